@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#define FLASH_CHECK(condition)                                          \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]] {                                    \
-      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__,       \
-                   __LINE__, #condition);                               \
-      std::abort();                                                     \
-    }                                                                   \
+#define FLASH_CHECK(condition)                                              \
+  do {                                                                      \
+    if (!(condition)) [[unlikely]] {                                        \
+      std::fprintf(stderr, "%s:%d: check failed: %s\n", __FILE__, __LINE__, \
+                   #condition);                                             \
+      std::abort();                                                         \
+    }                                                                       \
   } while (false)
 
 #endif  // KERNELS_CHECK_H_

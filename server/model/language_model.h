@@ -1,0 +1,71 @@
+// What the decode loop asks of a language model: slots, and steps over them.
+//
+// The scheduler is written against this interface and knows nothing of FLASH:
+// it knows slots, rows, and that a run of rows lies within one chunk.
+
+#ifndef SERVER_MODEL_LANGUAGE_MODEL_H_
+#define SERVER_MODEL_LANGUAGE_MODEL_H_
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "kernels/tensor.h"
+
+namespace flash {
+
+// Whose logits somebody needs; for the others they are not computed.
+enum class LogitsWanted { kNone, kLast, kAll };
+
+// Consecutive tokens of one slot, run in one step. They stand at the slot's
+// position and after it, and may not cross a multiple of chunk_size().
+struct Run {
+  int slot = 0;
+  std::span<const int32_t> tokens;  // at least one; each in [0, vocab_size)
+  LogitsWanted logits = LogitsWanted::kNone;
+};
+
+struct RunResult {
+  // [0, 1 or num tokens; V]: the logits after the tokens that were asked for.
+  // Valid until the next call of Step().
+  MatrixView<const float> logits;
+  // True if an activation or a logit of this run was not a finite number. The
+  // slot is then of no further use before Reset(); other runs are unaffected.
+  bool faulted = false;
+};
+
+// Thread safety: one thread at a time (the decode thread), but for the sizes,
+// which never change.
+class LanguageModel {
+ public:
+  virtual ~LanguageModel() = default;
+
+  virtual int vocab_size() const = 0;
+  virtual int chunk_size() const = 0;
+  virtual int num_slots() const = 0;
+  virtual int max_rows() const = 0;         // tokens in one step, all runs
+  virtual int max_logits_rows() const = 0;  // wanted logits in one step
+
+  // Makes the slot that of a request before its first token. Every byte of its
+  // state is zero afterwards: nothing of an earlier request is left.
+  virtual void Reset(int slot) = 0;
+
+  // Makes `to` an exact copy of `from`.
+  virtual void CopySlot(int from, int to) = 0;
+
+  // How many tokens the slot has been given since Reset().
+  virtual int64_t position(int slot) const = 0;
+
+  // Runs the tokens of all runs through the network. `results` has one entry
+  // for each run. REQUIRES: at least one run; no slot twice; no run crosses a
+  // chunk boundary; within max_rows() and max_logits_rows().
+  //
+  // Fails only if the device does; the model is then of no further use.
+  virtual absl::Status Step(std::span<const Run> runs,
+                            std::vector<RunResult>& results) = 0;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_MODEL_LANGUAGE_MODEL_H_

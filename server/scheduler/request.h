@@ -1,0 +1,165 @@
+// What a client asked for, in our own words, and where the answer goes.
+//
+// server/service makes a Request from the wire; the scheduler runs it and tells
+// its sink what happens, in this order:
+//   OnAccepted, then OnPrompt if asked for, then OnToken and one OnFinished for
+//   each output (those of different outputs may interleave), then OnDone.
+// A request that fails gets OnDone alone, at whatever point that is.
+
+#ifndef SERVER_SCHEDULER_REQUEST_H_
+#define SERVER_SCHEDULER_REQUEST_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/model/sampling.h"
+
+namespace flash {
+
+using Clock = std::chrono::steady_clock;
+
+struct StoppingOptions {
+  // Tokens an output may have, those of prior_output_ids included. 0: only the
+  // prompt is run.
+  int64_t max_tokens = 0;
+  // EOS and stop tokens are never sampled before this many, and stop strings
+  // that would be complete before it are passed over.
+  int64_t min_tokens = 0;
+  std::vector<int32_t> stop_token_ids;
+  std::vector<std::string> stop_strings;
+  bool ignore_eos = false;  // EOS is then a token like any other
+  bool include_stop =
+      false;  // the stop string or token's text is part of the text
+  std::optional<Clock::duration>
+      time_limit;  // from submission; finishes with TIME_LIMIT
+};
+
+struct ResponseOptions {
+  // Negative: no logprobs. 0: of the chosen token. K: and of the K most likely.
+  int32_t logprobs = -1;
+  int32_t prompt_logprobs =
+      -1;             // likewise, for every prompt token but the first
+  bool echo = false;  // the prompt's text and ids come back in OnPrompt
+};
+
+struct Candidate {
+  int32_t id = 0;
+  float logprob = 0;  // natural logarithm, of the raw logits
+  int32_t rank = 0;   // 1 is the most likely
+  std::string piece;  // its bytes
+};
+
+// One token that was chosen or given, with what was asked about it.
+struct TokenInfo {
+  int32_t id = 0;
+  std::string piece;  // its bytes; may be part of a UTF-8 character
+  std::optional<float> logprob;
+  int32_t rank = 0;                   // with logprob
+  std::vector<Candidate> candidates;  // the most likely first
+};
+
+struct Accepted {
+  uint64_t seed = 0;  // the effective one
+  int64_t prompt_tokens = 0;
+  int64_t cached_prompt_tokens = 0;
+};
+
+struct PromptOutput {
+  std::vector<TokenInfo>
+      tokens;        // with echo or prompt_logprobs: one for each id
+  std::string text;  // with echo
+};
+
+struct TokenOutput {
+  int32_t output_index = 0;
+  int64_t token_index =
+      0;  // 0 is the output's first token, prior ones included
+  TokenInfo token;
+  // Text that this token released: valid UTF-8, perhaps empty. The deltas of an
+  // output, in order, are its text.
+  std::string text;
+  int64_t text_offset = 0;  // bytes of the output's text before `text`
+};
+
+enum class FinishReason {
+  kEos,
+  kStopToken,
+  kStopString,
+  kMaxTokens,
+  kMaxLength,
+  kTimeLimit,
+  kCancelled,
+};
+
+struct Finished {
+  int32_t output_index = 0;
+  FinishReason reason = FinishReason::kEos;
+  int32_t stop_token_id = -1;  // for kEos and kStopToken
+  std::string stop_string;     // for kStopString
+  std::string text;            // what was held back and is now part of the text
+  int64_t text_offset = 0;
+  int64_t num_tokens = 0;  // of this output, prior ones included
+};
+
+// Counts are the same for a stream and a unary call.
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t cached_prompt_tokens = 0;
+  int64_t completion_tokens = 0;  // of all outputs, prior ones included
+  int64_t prior_tokens =
+      0;  // of completion_tokens, those that came with the request
+};
+
+struct Timings {
+  Clock::duration queue{0};   // submission to the first step
+  Clock::duration prompt{0};  // first step to the first sampled token
+  Clock::duration decode{0};  // first sampled token to the end
+};
+
+// Where a request's answer goes. Every On… is called on the decode thread, must
+// not wait, and is not called after OnDone.
+class RequestSink {
+ public:
+  virtual ~RequestSink() = default;
+
+  virtual void OnAccepted(const Accepted& accepted) = 0;
+  virtual void OnPrompt(PromptOutput prompt) = 0;
+  virtual void OnToken(TokenOutput token) = 0;
+  virtual void OnFinished(Finished finished) = 0;
+  // The last call. OK if every output has finished; CANCELLED,
+  // DEADLINE_EXCEEDED, INTERNAL, RESOURCE_EXHAUSTED (the reader was too slow),
+  // UNAVAILABLE (shutdown) otherwise.
+  virtual void OnDone(const absl::Status& status, const Usage& usage,
+                      const Timings& timings) = 0;
+
+  // Asked before each step. A cancelled request leaves before the next step; a
+  // full one is left out of steps until it is no longer full. When either
+  // answer changes, the sink calls Engine::Notify().
+  virtual bool IsCancelled() const = 0;
+  virtual bool IsFull() const = 0;
+};
+
+struct Request {
+  std::string id;
+  std::vector<int32_t>
+      prompt;  // at least one id, BOS included where the model wants it
+  int32_t num_outputs = 1;
+  // Empty, or one list for each output: ids that were generated for it
+  // elsewhere. They are run as a prompt; everything then goes on as if this
+  // server had generated them.
+  std::vector<std::vector<int32_t>> prior_output_ids;
+  SamplingOptions sampling;
+  StoppingOptions stopping;
+  ResponseOptions response;
+  std::optional<Clock::time_point> deadline;
+  std::shared_ptr<RequestSink> sink;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SCHEDULER_REQUEST_H_
