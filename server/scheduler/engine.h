@@ -1,0 +1,107 @@
+// The engine: the decode thread, and the door through which requests reach it.
+//
+// A request's path: Submit() on any thread puts it into the queue; the decode
+// thread takes it out when enough slots are free (first come, first served),
+// runs it step by step, and tells its sink. All work is in Scheduler; this
+// class adds the thread, and the waiting when there is nothing to do.
+
+#ifndef SERVER_SCHEDULER_ENGINE_H_
+#define SERVER_SCHEDULER_ENGINE_H_
+
+#include <memory>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/mutex.h"
+#include "server/model/language_model.h"
+#include "server/scheduler/engine_options.h"
+#include "server/scheduler/request.h"
+#include "server/scheduler/request_queue.h"
+#include "server/scheduler/scheduler.h"
+#include "server/tokenizer/tokenizer.h"
+
+namespace flash {
+
+// Thread safety: every function may be called from any thread; Create() and the
+// destructor from one.
+class Engine {
+ public:
+  // Starts the decode thread. `model` and `tokenizer` are borrowed for as long
+  // as the engine lives; only the decode thread steps the model, and
+  // `parallel_for` is called there too (empty: one thread does everything).
+  // INVALID_ARGUMENT, naming the option, if the options cannot work with this
+  // model.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(
+      EngineOptions options, LanguageModel* model, const Tokenizer* tokenizer,
+      ParallelFor parallel_for);
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Stops at once: requests that are not done get UNAVAILABLE.
+  ~Engine();
+
+  // Puts a request into the queue. Never waits. If this returns OK, the
+  // request's sink is called until OnDone(), perhaps before this returns.
+  // Otherwise the request is dropped and its sink never called:
+  //   INVALID_ARGUMENT: it can never run here; names field, value and limit.
+  //   RESOURCE_EXHAUSTED: the queue is full; names the limit. Try again later.
+  //   UNAVAILABLE: draining, stopped, or the device has failed. Try another
+  //     server.
+  absl::Status Submit(std::unique_ptr<Request> request);
+
+  // Makes the decode thread ask the sinks again, because the answer of a sink's
+  // IsCancelled() or IsFull() has changed. Never waits; may be called from a
+  // sink and under a sink's lock.
+  void Notify();
+
+  // From now on Submit() returns UNAVAILABLE. What has been submitted goes on.
+  void Drain();
+
+  // Drains, and returns when every request is done: those that are not by
+  // `deadline` get UNAVAILABLE then. The decode thread has ended afterwards.
+  // REQUIRES: not called on the decode thread (from a sink).
+  void Stop(Clock::time_point deadline);
+
+  // OK, or why the device failed. After a failure every request that had a slot
+  // got INTERNAL, every queued one UNAVAILABLE, and the engine does nothing
+  // more: the process should end, and a new one start.
+  absl::Status device_status() const;
+
+  EngineStats stats() const;
+
+ private:
+  Engine(const EngineOptions& options, LanguageModel* model,
+         const Tokenizer* tokenizer, ParallelFor parallel_for);
+
+  // The decode thread.
+  void Loop();
+  // One turn of it; false when the thread should end.
+  bool Turn();
+  void WaitForWork(Clock::time_point until);
+  void Wake();
+  void PublishStats();
+  // Ends everything with what it deserves after a failure of the device.
+  void FailAll(const absl::Status& why);
+
+  const EngineOptions options_;
+  const RequestLimits limits_;
+  RequestQueue queue_;
+  Scheduler scheduler_;  // the decode thread's own
+
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool wake_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<Clock::time_point> stop_at_ ABSL_GUARDED_BY(mutex_);
+  EngineStats stats_ ABSL_GUARDED_BY(mutex_);
+  absl::Status device_status_ ABSL_GUARDED_BY(mutex_);
+
+  Mutex join_mutex_;  // so that two Stop() join once
+  std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SCHEDULER_ENGINE_H_
