@@ -257,12 +257,16 @@ def read_sizes(source):
     expanded = source.values("layers.0.to_out.weight", hidden, None).shape[1]
     query_key = source.values("layers.0.to_qk.0.weight", None, hidden).shape[0]
     buckets = source.values("layers.0.rel_pos_bias.relative_attention_bias.weight", None, 1).shape[0]
+    norms = [name for name in ("norm.g", "norm.weight") if source.has(f"layers.0.{name}")]
+    if len(norms) != 1:
+        raise Refused(f"{source.path} must have either layers.0.norm.g (scalenorm) or "
+                      f"layers.0.norm.weight (layernorm).")
     if hidden % 2:
         raise Refused(f"The hidden size {hidden} is odd, which sinusoidal positions do not allow.")
     if query_key < 2:
         raise Refused("A query_key_dim of 1 leaves no pair of features to rotate.")
     return Sizes(vocabulary, hidden, expanded, query_key, layers, buckets,
-                 scale_norm=source.has("layers.0.norm.g"))
+                 scale_norm=norms == ["norm.g"])
 
 
 # Storing frequencies in a narrow type rounds them: how far they may be from the exact ones, and
