@@ -5,12 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "server/model/config.h"
 
 namespace flash {
 
@@ -29,6 +31,8 @@ class Tokenizer {
 
   // The ids of `text`, without BOS. FAILED_PRECONDITION if has_text() is false;
   // INVALID_ARGUMENT if `text` is not valid UTF-8 and the type needs that.
+  // Takes time in proportion to the text: long ones do not belong on a thread
+  // that must not wait.
   virtual absl::StatusOr<std::vector<int32_t>> Encode(
       std::string_view text) const = 0;
 
@@ -38,7 +42,27 @@ class Tokenizer {
   // dummy prefix is dropped there).
   enum class Place { kFirst, kLater };
   virtual std::string Piece(int32_t id, Place place) const = 0;
+
+  // True if Encode() puts a space before the text (SentencePiece's dummy
+  // prefix), which Piece() then drops at kFirst: pieces of a text encoded in
+  // parts do not add up to the text encoded at once.
+  virtual bool adds_dummy_prefix() const { return false; }
+
+  // What the tokenizer's own file says of BOS and EOS. The model's config.json
+  // decides; where the two differ somebody should be warned.
+  virtual std::optional<int32_t> bos_id() const { return std::nullopt; }
+  virtual std::optional<int32_t> eos_id() const { return std::nullopt; }
 };
+
+// Makes the tokenizer that `config` asks for; its file is looked up in
+// `model_dir`. Waits for the disk.
+//   NOT_FOUND: the file cannot be read.
+//   INVALID_ARGUMENT: the file is no tokenizer of that type, or has more pieces
+//     than the model's vocabulary has ids. (Fewer are well: the vocabulary is
+//     padded.) The message names the file.
+absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
+    const TokenizerConfig& config, const std::string& model_dir,
+    int64_t vocab_size);
 
 }  // namespace flash
 
