@@ -36,9 +36,10 @@ struct EngineOptions {
   // limit (the state has a constant size).
   std::optional<int64_t> max_length;
 
-  // The longest prompt whose logprobs (or echo) may be asked for: their answer
-  // is kept in memory until the prompt has run.
-  int64_t max_prompt_logprob_tokens = int64_t{1} << 16;
+  // With prompt_logprobs or echo, the most that the prompt's length times
+  // (1 + prompt_logprobs) can be: that many ids with their logprobs are kept in
+  // memory until the prompt has run.
+  int64_t max_prompt_logprobs = int64_t{1} << 20;
 
   // A request whose reader has been full for this long without a break is
   // ended.
