@@ -62,7 +62,8 @@ class Checkpoint {
   explicit Checkpoint(std::string directory)
       : directory_(std::move(directory)) {}
 
-  // Maps one file and adds its tensors.
+  std::string Path(const std::string& file_name) const;
+  // Maps one file and keeps it; its tensors are the caller's to add.
   absl::StatusOr<TensorMap> MapFile(const std::string& file_name);
   absl::Status AddShards(std::string_view index_json);
 
