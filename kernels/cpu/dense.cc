@@ -1,0 +1,109 @@
+// Dense products, y = epilogue(W x + bias). One panel of weights is used for
+// all rows before the next one is read: a step reads the weights once.
+
+#include "kernels/cpu/kernels.h"
+#include "kernels/cpu/tile.h"
+
+namespace flash::cpu::FLASH_ISA {
+namespace {
+
+// What is done with the sums of N vectors of outputs from `output` on.
+template <int M, int N>
+void StoreTile(const DenseTask& task, int64_t row, int64_t output,
+               const Tile<M, N>& sums) {
+  for (int n = 0; n < N; ++n) {
+    const int64_t column = output + 16 * n;
+    if (column >= task.outputs) return;
+    const F32x16 bias = Load(task.bias + column);
+    for (int m = 0; m < M; ++m) {
+      float* y = task.y.Row(row + m) + column;
+      F32x16 value = Add(sums[m][n], bias);
+      if (task.epilogue == Epilogue::kSilu) value = Silu(value);
+      if (task.epilogue == Epilogue::kAdd) value = Add(Load(y), value);
+      Store(y, value);
+    }
+  }
+}
+
+template <int M, int N>
+void Float32Tile(const DenseTask& task, int64_t row, int64_t output,
+                 const float* weights) {
+  const Left x = {reinterpret_cast<const float*>(task.x + row * task.x_stride),
+                  static_cast<int64_t>(task.x_stride / sizeof(float)), 1};
+  Tile<M, N> sums;
+  ClearTile<M, N>(sums);
+  AddProduct<M, N>(x, Right<float>{weights, kPanel}, task.inputs, sums);
+  StoreTile<M, N>(task, row, output, sums);
+}
+
+template <int M, int N>
+void BFloat16Tile(const DenseTask& task, int64_t row, int64_t output,
+                  const uint16_t* weights) {
+  const InputPair* x[M];
+  for (int m = 0; m < M; ++m) {
+    x[m] =
+        reinterpret_cast<const InputPair*>(task.x + (row + m) * task.x_stride);
+  }
+  Tile<M, N> sums;
+  ClearTile<M, N>(sums);
+  const int64_t pairs = (task.inputs + 1) / 2;
+  for (int64_t k = 0; k < pairs; ++k) {
+    WeightPairs w[N];
+    for (int n = 0; n < N; ++n) w[n] = LoadPairs(weights + 32 * n);
+    for (int m = 0; m < M; ++m) {
+      for (int n = 0; n < N; ++n)
+        sums[m][n] = PairFma(w[n], x[m][k], sums[m][n]);
+    }
+    weights += 2 * kPanel;
+  }
+  StoreTile<M, N>(task, row, output, sums);
+}
+
+// One row uses the whole width of a panel: enough independent sums to hide the
+// latency of the multiply-adds.
+template <int M>
+constexpr int kVectors = M == 1 ? kPanel / 16 : kTileVectors;
+
+template <int M>
+void Float32Panel(const DenseTask& task, int64_t row, int64_t panel) {
+  const float* weights = reinterpret_cast<const float*>(task.panels) +
+                         panel * task.inputs * kPanel;
+  for (int n = 0; n < kPanel / 16; n += kVectors<M>) {
+    Float32Tile<M, kVectors<M>>(task, row, panel * kPanel + 16 * n,
+                                weights + 16 * n);
+  }
+}
+
+template <int M>
+void BFloat16Panel(const DenseTask& task, int64_t row, int64_t panel) {
+  const uint16_t* weights = reinterpret_cast<const uint16_t*>(task.panels) +
+                            panel * ((task.inputs + 1) / 2) * 2 * kPanel;
+  for (int n = 0; n < kPanel / 16; n += kVectors<M>) {
+    BFloat16Tile<M, kVectors<M>>(task, row, panel * kPanel + 16 * n,
+                                 weights + 32 * n);
+  }
+}
+
+}  // namespace
+
+void PackInputRow(const float* x, int64_t n, std::byte* out) {
+  PackInputs(x, n, reinterpret_cast<InputPair*>(out));
+}
+
+void DenseFloat32(const DenseTask& task) {
+  for (int64_t panel = task.first_panel; panel < task.last_panel; ++panel) {
+    ForEachRowTile<kTileRows>(task.y.rows, [&]<int M>(int64_t row) {
+      Float32Panel<M>(task, row, panel);
+    });
+  }
+}
+
+void DenseBFloat16(const DenseTask& task) {
+  for (int64_t panel = task.first_panel; panel < task.last_panel; ++panel) {
+    ForEachRowTile<kTileRows>(task.y.rows, [&]<int M>(int64_t row) {
+      BFloat16Panel<M>(task, row, panel);
+    });
+  }
+}
+
+}  // namespace flash::cpu::FLASH_ISA

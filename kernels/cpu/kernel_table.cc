@@ -1,0 +1,24 @@
+#include "kernels/cpu/kernel_table.h"
+
+#include "kernels/cpu/kernels.h"
+
+namespace flash::cpu::FLASH_ISA {
+
+extern const KernelTable kKernels;
+
+const KernelTable kKernels = {
+    .name = FLASH_ISA_NAME,
+    .max_attend_rows = kTileRows,
+    .input_pair_bytes = sizeof(InputPair),
+    .embed = Embed,
+    .normalize = Normalize,
+    .pack_inputs = PackInputRow,
+    .dense_float32 = DenseFloat32,
+    .dense_bfloat16 = DenseBFloat16,
+    .append_heads = AppendHeads,
+    .attend = Attend,
+    .fold = FoldChunk,
+    .all_finite = AllFiniteRow,
+};
+
+}  // namespace flash::cpu::FLASH_ISA
