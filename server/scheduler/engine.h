@@ -18,6 +18,7 @@
 #include "server/model/language_model.h"
 #include "server/scheduler/engine_options.h"
 #include "server/scheduler/request.h"
+#include "server/scheduler/request_limits.h"
 #include "server/scheduler/request_queue.h"
 #include "server/scheduler/scheduler.h"
 #include "server/tokenizer/tokenizer.h"
@@ -73,18 +74,18 @@ class Engine {
   EngineStats stats() const;
 
  private:
-  Engine(const EngineOptions& options, LanguageModel* model,
+  Engine(EngineOptions options, LanguageModel* model,
          const Tokenizer* tokenizer, ParallelFor parallel_for);
 
-  // The decode thread.
+  // The decode thread: Turn() until it is false.
   void Loop();
-  // One turn of it; false when the thread should end.
+  // Runs the scheduler once, and waits if there was nothing to do. False when
+  // the thread has to end: stopped, or the device has failed.
   bool Turn();
+  // Returns when Wake() was called, at `until`, or to show that it is alive.
   void WaitForWork(Clock::time_point until);
   void Wake();
-  void PublishStats();
-  // Ends everything with what it deserves after a failure of the device.
-  void FailAll(const absl::Status& why);
+  void Publish();
 
   const EngineOptions options_;
   const RequestLimits limits_;
@@ -98,7 +99,7 @@ class Engine {
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   absl::Status device_status_ ABSL_GUARDED_BY(mutex_);
 
-  Mutex join_mutex_;  // so that two Stop() join once
+  Mutex join_mutex_;  // two Stop() join once
   std::thread thread_ ABSL_GUARDED_BY(join_mutex_);
 };
 

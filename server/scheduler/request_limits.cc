@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <span>
-#include <string_view>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "server/scheduler/request_queue.h"
@@ -10,13 +10,13 @@
 namespace flash {
 namespace {
 
-absl::Status TooMany(std::string_view field, int64_t value,
-                     std::string_view limit_name, int64_t limit) {
+absl::Status TooMany(const std::string& field, int64_t value,
+                     const std::string& limit_name, int64_t limit) {
   return absl::InvalidArgumentError(absl::StrCat(
       field, " is ", value, ", the limit (", limit_name, ") is ", limit));
 }
 
-absl::Status CheckIds(std::string_view field, std::span<const int32_t> ids,
+absl::Status CheckIds(const std::string& field, std::span<const int32_t> ids,
                       int vocab_size) {
   const auto bad = std::find_if(ids.begin(), ids.end(), [&](int32_t id) {
     return id < 0 || id >= vocab_size;

@@ -1,0 +1,151 @@
+#include "server/scheduler/batch.h"
+
+#include <algorithm>
+
+namespace flash {
+namespace {
+
+// Of a step, what waiting prompts have a right to while outputs decode.
+constexpr int kPromptShare = 4;  // a quarter
+
+// Whose logits the first `num_rows` of the ids that are left are run for.
+LogitsWanted Wanted(const Batch::Owner& owner, int64_t num_rows) {
+  const LiveRequest& request = *owner.request;
+  const int64_t num_left = request.num_ids_left(*owner.output);
+  const bool last = num_rows == num_left;
+  // The logits after a prompt id are about the id that follows it.
+  if (owner.output->phase == Phase::kPrompt &&
+      request.wants_prompt_logprobs() && num_left > 1) {
+    return LogitsWanted::kAll;
+  }
+  return last && request.samples_at_end(*owner.output) ? LogitsWanted::kLast
+                                                       : LogitsWanted::kNone;
+}
+
+int NumLogits(const Run& run) {
+  switch (run.logits) {
+    case LogitsWanted::kNone:
+      return 0;
+    case LogitsWanted::kLast:
+      return 1;
+    case LogitsWanted::kAll:
+      return static_cast<int>(run.tokens.size());
+  }
+  return 0;
+}
+
+}  // namespace
+
+void Batch::Clear() {
+  runs.clear();
+  owners.clear();
+  num_rows = 0;
+  num_logits = 0;
+}
+
+void Batch::Add(const Run& run, const Owner& owner) {
+  runs.push_back(run);
+  owners.push_back(owner);
+  num_rows += static_cast<int>(run.tokens.size());
+  num_logits += NumLogits(run);
+}
+
+void BatchBuilder::Build(
+    const std::vector<std::unique_ptr<LiveRequest>>& requests, Batch& batch) {
+  batch.Clear();
+  FindCandidates(requests);
+  const Budget kept = KeptForPrompts();
+  AddDecoders(
+      std::min(limits_.max_rows - kept.rows, limits_.max_logits - kept.logits),
+      batch);
+  AddPrompts(batch);
+  const Budget left = Left(batch);  // what the prompts had no use for
+  AddDecoders(std::min(left.rows, left.logits), batch);
+  ++step_;
+}
+
+void BatchBuilder::FindCandidates(
+    const std::vector<std::unique_ptr<LiveRequest>>& requests) {
+  decoders_.clear();
+  prompts_.clear();
+  next_decoder_ = 0;
+  for (const std::unique_ptr<LiveRequest>& request : requests) {
+    for (LiveOutput& output : request->outputs()) {
+      if (output.phase == Phase::kPrompt || output.phase == Phase::kPrior) {
+        prompts_.push_back({request.get(), &output});
+      } else if (output.phase == Phase::kDecode && !request->full()) {
+        decoders_.push_back({request.get(), &output});
+      }
+    }
+  }
+  const auto waited_longer = [](const Batch::Owner& a, const Batch::Owner& b) {
+    return a.output->last_step < b.output->last_step;
+  };
+  // Mostly everybody was in the last step: then the order stays that of the
+  // requests and their outputs.
+  if (!std::is_sorted(decoders_.begin(), decoders_.end(), waited_longer)) {
+    std::stable_sort(decoders_.begin(), decoders_.end(), waited_longer);
+  }
+}
+
+BatchBuilder::Budget BatchBuilder::KeptForPrompts() const {
+  const Budget most = {std::max(1, limits_.max_rows / kPromptShare),
+                       std::max(1, limits_.max_logits / kPromptShare)};
+  Budget kept;
+  for (const Batch::Owner& owner : prompts_) {
+    const Run run =
+        PromptRun(owner, {most.rows - kept.rows, most.logits - kept.logits});
+    kept.rows += static_cast<int>(run.tokens.size());
+    kept.logits += NumLogits(run);
+    if (kept.rows == most.rows) break;
+  }
+  return kept;
+}
+
+BatchBuilder::Budget BatchBuilder::Left(const Batch& batch) const {
+  return {limits_.max_rows - batch.num_rows,
+          limits_.max_logits - batch.num_logits};
+}
+
+void BatchBuilder::AddDecoders(int max_rows, Batch& batch) {
+  for (; max_rows > 0 && next_decoder_ < decoders_.size(); --max_rows) {
+    const Batch::Owner& owner = decoders_[next_decoder_++];
+    owner.output->last_step = step_;
+    batch.Add(
+        {owner.output->slot, {&owner.output->pending, 1}, LogitsWanted::kLast},
+        owner);
+  }
+}
+
+void BatchBuilder::AddPrompts(Batch& batch) const {
+  for (const Batch::Owner& owner : prompts_) {
+    const Run run = PromptRun(owner, Left(batch));
+    if (!run.tokens.empty()) batch.Add(run, owner);
+  }
+}
+
+Run BatchBuilder::PromptRun(const Batch::Owner& owner,
+                            const Budget& budget) const {
+  const LiveRequest& request = *owner.request;
+  const LiveOutput& output = *owner.output;
+  const int64_t num_left = request.num_ids_left(output);
+  const int64_t to_boundary =
+      limits_.chunk_size - request.position(output) % limits_.chunk_size;
+  int64_t num_rows =
+      std::min({num_left, to_boundary, static_cast<int64_t>(budget.rows)});
+  LogitsWanted logits = Wanted(owner, num_rows);
+  if (logits == LogitsWanted::kAll) {
+    num_rows = std::min(num_rows, static_cast<int64_t>(budget.logits));
+  }
+  // The last id's logits make a token: it waits until there is room for them,
+  // and until the reader has room for the token.
+  if (num_rows == num_left && request.samples_at_end(output) &&
+      (request.full() || budget.logits <= 0)) {
+    --num_rows;
+    logits = Wanted(owner, num_rows);
+  }
+  if (num_rows <= 0) return {output.slot, {}, LogitsWanted::kNone};
+  return {output.slot, request.ids_left(output).first(num_rows), logits};
+}
+
+}  // namespace flash

@@ -1,0 +1,80 @@
+// Which rows the next step has.
+
+#ifndef SERVER_SCHEDULER_BATCH_H_
+#define SERVER_SCHEDULER_BATCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "server/model/language_model.h"
+#include "server/scheduler/live_request.h"
+
+namespace flash {
+
+// The runs of one step and whose they are. A batch borrows from the requests,
+// which must not change while it is in use.
+struct Batch {
+  struct Owner {
+    LiveRequest* request = nullptr;
+    LiveOutput* output = nullptr;
+  };
+  std::vector<Run> runs;
+  std::vector<Owner> owners;  // one for each run
+  int num_rows = 0;
+  int num_logits = 0;
+
+  void Clear();
+  void Add(const Run& run, const Owner& owner);
+};
+
+// Chooses rows so that nobody starves:
+//   - every decoding output has one row in every step. If there are more of
+//     them than rows or logits, those that have waited longest come first;
+//   - prompts (and prior ids) fill the rest, the oldest request first, in runs
+//     that end at a chunk boundary or before. While some wait, a quarter of the
+//     step is kept for them, as far as they can use it: decoding cannot shut
+//     them out.
+//
+// Thread safety: the decode thread only.
+class BatchBuilder {
+ public:
+  struct Limits {
+    int max_rows = 0;
+    int max_logits = 0;
+    int chunk_size = 0;
+  };
+
+  // REQUIRES: limits of 2 at least if there is more than one slot.
+  explicit BatchBuilder(const Limits& limits) : limits_(limits) {}
+
+  // Replaces `batch` by the next step of `requests`, which stand in the order
+  // of their admission. It is empty if nobody can go on.
+  void Build(const std::vector<std::unique_ptr<LiveRequest>>& requests,
+             Batch& batch);
+
+ private:
+  struct Budget {
+    int rows = 0;
+    int logits = 0;
+  };
+
+  void FindCandidates(
+      const std::vector<std::unique_ptr<LiveRequest>>& requests);
+  Budget KeptForPrompts() const;
+  Budget Left(const Batch& batch) const;
+  void AddDecoders(int max_rows, Batch& batch);
+  void AddPrompts(Batch& batch) const;
+  // The longest run of ids that `owner` can do within `budget`; perhaps empty.
+  Run PromptRun(const Batch::Owner& owner, const Budget& budget) const;
+
+  const Limits limits_;
+  int64_t step_ = 0;
+  std::vector<Batch::Owner> decoders_;  // those who have waited longest first
+  size_t next_decoder_ = 0;             // the first that has no row yet
+  std::vector<Batch::Owner> prompts_;   // the oldest request first
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SCHEDULER_BATCH_H_

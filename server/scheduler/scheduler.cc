@@ -1,0 +1,352 @@
+#include "server/scheduler/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+#include "server/scheduler/interruption.h"
+
+namespace flash {
+namespace {
+
+int MaxStepRows(const EngineOptions& options, const LanguageModel& model) {
+  return options.max_step_rows > 0
+             ? std::min(options.max_step_rows, model.max_rows())
+             : model.max_rows();
+}
+
+}  // namespace
+
+Scheduler::Scheduler(const EngineOptions& options, LanguageModel* model,
+                     const Tokenizer* tokenizer, ParallelFor parallel_for,
+                     RequestQueue* queue)
+    : options_(options),
+      model_(*model),
+      tokenizer_(*tokenizer),
+      queue_(*queue),
+      batch_builder_({.max_rows = MaxStepRows(options, *model),
+                      .max_logits = model->max_logits_rows(),
+                      .chunk_size = model->chunk_size()}),
+      sampler_(model->vocab_size(), options.num_samplers, *tokenizer,
+               std::move(parallel_for)) {
+  for (int slot = model->num_slots() - 1; slot >= 0; --slot) {
+    free_slots_.push_back(slot);
+  }
+  live_.reserve(model->num_slots());
+  stats_.num_slots = model->num_slots();
+  CountRequests();
+}
+
+bool Scheduler::RunOnce() {
+  if (!device_status_.ok()) return false;
+  Inspect();
+  bool busy = Retire();
+  busy = Admit() || busy;
+  if (Step()) {
+    busy = true;
+    Deliver();
+    Retire();
+  }
+  CountRequests();
+  return busy && device_status_.ok();
+}
+
+void Scheduler::Inspect() {
+  const Clock::time_point now = options_.now();
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    const absl::Status interruption = Interruption(request->request(), now);
+    if (!interruption.ok()) {
+      request->Fail(interruption);
+      continue;
+    }
+    request->AskWhetherFull(now);
+    if (request->over() || !TimeLimitReached(request->queued(), now)) continue;
+    FinishForTime(*request);
+  }
+}
+
+void Scheduler::FinishForTime(LiveRequest& request) {
+  for (LiveOutput& output : request.outputs()) {
+    if (output.phase == Phase::kOver) continue;
+    if (!output.finished.has_value()) {
+      request.Finish(output, FinishReason::kTimeLimit);
+    }
+    Conclude(request, output);
+  }
+}
+
+bool Scheduler::Admit() {
+  const Clock::time_point now = options_.now();
+  bool changed = false;
+  const auto leaves = [&](const QueuedRequest& queued) {
+    return TimeLimitReached(queued, now) ||
+           !Interruption(*queued.request, now).ok();
+  };
+  for (QueuedRequest& queued : queue_.RemoveIf(leaves)) {
+    changed = true;
+    const absl::Status interruption = Interruption(*queued.request, now);
+    EndQueued(std::move(queued), interruption);
+  }
+  const auto fits = [&](const QueuedRequest& queued) {
+    return queued.request->num_outputs <=
+           static_cast<int64_t>(free_slots_.size());
+  };
+  while (std::optional<QueuedRequest> queued = queue_.PopIf(fits)) {
+    changed = true;
+    live_.push_back(std::make_unique<LiveRequest>(*std::move(queued),
+                                                  tokenizer_, options_));
+    LiveRequest& request = *live_.back();
+    for (LiveOutput& output : request.outputs()) TakeSlot(output);
+    Accept(request);
+  }
+  return changed;
+}
+
+void Scheduler::Accept(const LiveRequest& request) {
+  Accepted accepted;
+  accepted.seed = request.request().sampling.seed;
+  accepted.prompt_tokens =
+      static_cast<int64_t>(request.request().prompt.size());
+  request.sink().OnAccepted(accepted);
+}
+
+void Scheduler::EndQueued(QueuedRequest queued, const absl::Status& status) {
+  LiveRequest request(std::move(queued), tokenizer_, options_);
+  if (!status.ok()) {
+    request.Fail(status);
+  } else {  // its time limit: finished, with what it brought
+    Accept(request);
+    FinishForTime(request);
+  }
+  Done(request);
+}
+
+bool Scheduler::Step() {
+  batch_builder_.Build(live_, batch_);
+  if (batch_.runs.empty()) return false;
+  const Clock::time_point start = options_.now();
+  for (const Batch::Owner& owner : batch_.owners) {
+    const int64_t position = owner.request->position(*owner.output);
+    // Zeroed only now: so the time that it takes is spread over the steps.
+    if (position == 0) model_.Reset(owner.output->slot);
+    FLASH_CHECK(model_.position(owner.output->slot) == position);
+    owner.request->MarkStep(start);
+  }
+  const absl::Status status = model_.Step(batch_.runs, results_);
+  if (!status.ok()) {
+    FailDevice(status);
+    return false;
+  }
+  FLASH_CHECK(results_.size() == batch_.runs.size());
+  ++stats_.steps;
+  stats_.step_rows += batch_.num_rows;
+  stats_.last_step_rows = batch_.num_rows;
+  step_end_ = options_.now();
+  stats_.last_step = step_end_ - start;
+  return true;
+}
+
+void Scheduler::FailDevice(const absl::Status& status) {
+  device_status_ = status;
+  EndAll(absl::InternalError(absl::StrCat("the device has failed: ",
+                                          std::string(status.message()))),
+         absl::UnavailableError("the device has failed"));
+}
+
+void Scheduler::EndAll(const absl::Status& running,
+                       const absl::Status& queued) {
+  queue_.Close(queued);
+  for (QueuedRequest& each :
+       queue_.RemoveIf([](const QueuedRequest&) { return true; })) {
+    EndQueued(std::move(each), queued);
+  }
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    request->Fail(running);
+  }
+  Retire();
+  CountRequests();
+}
+
+void Scheduler::Deliver() {
+  jobs_.clear();
+  prompt_ends_.clear();
+  for (size_t i = 0; i < batch_.runs.size(); ++i) {
+    Account(batch_.owners[i], batch_.runs[i], results_[i]);
+  }
+  sampler_.Run(jobs_);
+  for (const TokenJob& job : jobs_) {
+    if (!job.status.ok()) job.request->Fail(job.status);
+  }
+  for (const PromptEnd& end : prompt_ends_) EndPrompt(*end.request);
+  for (TokenJob& job : jobs_) {
+    if (job.output != nullptr) DeliverToken(job);
+  }
+  for (const PromptEnd& end : prompt_ends_) Fork(end);
+}
+
+void Scheduler::Account(const Batch::Owner& owner, const Run& run,
+                        const RunResult& result) {
+  if (result.faulted) {
+    owner.request->Fail(
+        absl::InternalError("the model computed a number that is not finite"));
+  } else if (owner.output->phase == Phase::kDecode) {
+    AddSampleJob(*owner.request, *owner.output, result);
+  } else {
+    AccountPrompt(owner, run, result);
+  }
+}
+
+void Scheduler::AccountPrompt(const Batch::Owner& owner, const Run& run,
+                              const RunResult& result) {
+  LiveRequest& request = *owner.request;
+  LiveOutput& output = *owner.output;
+  const bool is_prompt = output.phase == Phase::kPrompt;
+  if (is_prompt && run.logits == LogitsWanted::kAll) {
+    AddPromptJobs(owner, output.num_run, result);
+  }
+  stats_.prompt_tokens += static_cast<int64_t>(run.tokens.size());
+  output.num_run += static_cast<int64_t>(run.tokens.size());
+  if (request.num_ids_left(output) > 0) return;
+  if (!is_prompt) {
+    AddSampleJob(request, output, result);
+    return;
+  }
+  prompt_ends_.push_back({&request, output.slot});
+  for (LiveOutput& each : request.outputs()) {
+    if (request.samples_after_prompt(each)) {
+      AddSampleJob(request, each, result);
+    }
+  }
+}
+
+void Scheduler::AddPromptJobs(const Batch::Owner& owner, int64_t first_position,
+                              const RunResult& result) {
+  const int64_t length =
+      static_cast<int64_t>(owner.request->request().prompt.size());
+  for (int64_t row = 0; row < result.logits.rows; ++row) {
+    const int64_t index = first_position + row + 1;  // the id that follows
+    if (index == length) break;
+    TokenJob& job = jobs_.emplace_back();
+    job.request = owner.request;
+    job.prompt_index = index;
+    job.logits = {result.logits.Row(row),
+                  static_cast<size_t>(result.logits.cols)};
+  }
+}
+
+void Scheduler::AddSampleJob(LiveRequest& request, LiveOutput& output,
+                             const RunResult& result) {
+  FLASH_CHECK(result.logits.rows > 0);
+  TokenJob& job = jobs_.emplace_back();
+  job.request = &request;
+  job.output = &output;
+  job.logits = {result.logits.Row(result.logits.rows - 1),
+                static_cast<size_t>(result.logits.cols)};
+}
+
+void Scheduler::EndPrompt(LiveRequest& request) {
+  if (request.over()) return;
+  if (request.wants_prompt()) {
+    request.sink().OnPrompt(request.TakePromptOutput());
+  }
+  for (LiveOutput& output : request.outputs()) {
+    output.num_run = 0;
+    if (output.finished.has_value()) {
+      Conclude(request, output);
+    } else if (output.num_tokens > 0) {
+      output.phase = Phase::kPrior;
+    }
+  }
+}
+
+void Scheduler::DeliverToken(TokenJob& job) {
+  LiveRequest& request = *job.request;
+  LiveOutput& output = *job.output;
+  if (!request.outcome().ok()) return;
+  request.MarkToken(step_end_);
+  ++stats_.generated_tokens;
+  TokenOutput token;
+  token.output_index = output.index;
+  token.token_index = output.num_tokens;
+  const int32_t id = job.token.id;
+  token.token = std::move(job.token);
+  OutputText::Released released = request.Take(output, id);
+  token.text = std::move(released.text);
+  token.text_offset = released.offset;
+  request.sink().OnToken(std::move(token));
+  if (output.finished.has_value()) {
+    Conclude(request, output);
+  } else {
+    output.pending = id;
+    output.phase = Phase::kDecode;
+  }
+}
+
+void Scheduler::Fork(const PromptEnd& end) {
+  if (!end.request->outcome().ok()) return;
+  for (const LiveOutput& output : end.request->outputs()) {
+    if (output.phase == Phase::kOver || output.slot == end.slot) continue;
+    model_.CopySlot(end.slot, output.slot);
+  }
+}
+
+void Scheduler::Conclude(LiveRequest& request, LiveOutput& output) {
+  request.sink().OnFinished(*std::move(output.finished));
+  output.phase = Phase::kOver;
+  if (output.slot >= 0) free_slots_.push_back(std::exchange(output.slot, -1));
+}
+
+void Scheduler::TakeSlot(LiveOutput& output) {
+  output.slot = free_slots_.back();
+  free_slots_.pop_back();
+}
+
+bool Scheduler::Retire() {
+  const auto over = [this](const std::unique_ptr<LiveRequest>& request) {
+    if (!request->over()) return false;
+    for (LiveOutput& output : request->outputs()) {
+      if (output.slot >= 0) {
+        free_slots_.push_back(std::exchange(output.slot, -1));
+      }
+    }
+    Done(*request);
+    return true;
+  };
+  return std::erase_if(live_, over) > 0;
+}
+
+void Scheduler::Done(const LiveRequest& request) {
+  if (request.outcome().ok()) {
+    ++stats_.finished_requests;
+  } else {
+    ++stats_.failed_requests;
+  }
+  request.sink().OnDone(request.outcome(), request.usage(),
+                        request.timings(options_.now()));
+}
+
+void Scheduler::CountRequests() {
+  stats_.running_requests = static_cast<int64_t>(live_.size());
+  stats_.free_slots = static_cast<int>(free_slots_.size());
+  stats_.blocked_requests =
+      std::count_if(live_.begin(), live_.end(),
+                    [](const auto& request) { return request->full(); });
+}
+
+bool Scheduler::idle() const {
+  return live_.empty() && queue_.num_requests() == 0;
+}
+
+Clock::time_point Scheduler::next_wakeup() const {
+  Clock::time_point wakeup = Clock::time_point::max();
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    wakeup = std::min(wakeup, request->NextWakeup());
+  }
+  queue_.ForEach([&](const QueuedRequest& queued) {
+    wakeup = std::min(wakeup, NextInterruption(queued));
+  });
+  return wakeup;
+}
+
+}  // namespace flash

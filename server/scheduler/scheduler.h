@@ -1,0 +1,127 @@
+// The decode loop's body: what happens between one step and the next.
+
+#ifndef SERVER_SCHEDULER_SCHEDULER_H_
+#define SERVER_SCHEDULER_SCHEDULER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "server/model/language_model.h"
+#include "server/scheduler/batch.h"
+#include "server/scheduler/engine_options.h"
+#include "server/scheduler/live_request.h"
+#include "server/scheduler/request.h"
+#include "server/scheduler/request_queue.h"
+#include "server/scheduler/token_sampler.h"
+#include "server/tokenizer/tokenizer.h"
+
+namespace flash {
+
+// Invariant: a slot is either free or of exactly one output that is not over. A
+// request holds one slot for each of its outputs, from its admission until that
+// output is over.
+//
+// What a request's sink is told depends on the request alone, not on who else
+// is here: only when it is told does.
+//
+// Thread safety: the decode thread only. Takes no locks but the queue's; calls
+// sinks with none held.
+class Scheduler {
+ public:
+  // Everything is borrowed and must outlive the scheduler, `parallel_for` (may
+  // be empty) excepted. REQUIRES: options that Engine::Create() would accept.
+  Scheduler(const EngineOptions& options, LanguageModel* model,
+            const Tokenizer* tokenizer, ParallelFor parallel_for,
+            RequestQueue* queue);
+
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Admits, steps, delivers and retires, once. Waits for nothing but the step.
+  // Returns false if there was nothing to do: then nothing changes before
+  // next_wakeup(), a new request in the queue, or another answer of a sink.
+  //
+  // If the device fails, ends everything: running requests with INTERNAL,
+  // queued ones with UNAVAILABLE, and closes the queue. Returns false from then
+  // on.
+  bool RunOnce();
+
+  // When the time alone gives RunOnce() something to do; Clock's last time
+  // point if never.
+  Clock::time_point next_wakeup() const;
+
+  // Ends what is running with `running`, what is queued with `queued`, and
+  // closes the queue with `queued`. Neither is OK.
+  void EndAll(const absl::Status& running, const absl::Status& queued);
+
+  // Neither running nor queued requests.
+  bool idle() const;
+
+  const absl::Status& device_status() const { return device_status_; }
+
+  // All but what the engine adds: queue, heartbeat, draining.
+  const EngineStats& stats() const { return stats_; }
+
+ private:
+  // A request whose prompt has just been run, in this slot.
+  struct PromptEnd {
+    LiveRequest* request = nullptr;
+    int slot = 0;
+  };
+
+  // Asks every sink and the clock who may not go on.
+  void Inspect();
+  bool Admit();
+  bool Step();
+  void Deliver();
+  bool Retire();
+
+  void Accept(const LiveRequest& request);
+  // Ends it with what it has: its time is up.
+  void FinishForTime(LiveRequest& request);
+  void EndQueued(QueuedRequest queued, const absl::Status& status);
+  void FailDevice(const absl::Status& status);
+  // Notes what a run has done, and makes jobs of its logits.
+  void Account(const Batch::Owner& owner, const Run& run,
+               const RunResult& result);
+  void AccountPrompt(const Batch::Owner& owner, const Run& run,
+                     const RunResult& result);
+  void AddPromptJobs(const Batch::Owner& owner, int64_t first_position,
+                     const RunResult& result);
+  void AddSampleJob(LiveRequest& request, LiveOutput& output,
+                    const RunResult& result);
+  void EndPrompt(LiveRequest& request);
+  void DeliverToken(TokenJob& job);
+  // Gives the outputs that go on a copy of the slot that ran the prompt.
+  void Fork(const PromptEnd& end);
+  // Tells the sink that an output is over, and takes its slot back.
+  void Conclude(LiveRequest& request, LiveOutput& output);
+  void TakeSlot(LiveOutput& output);
+  // `request` is done: the last call to its sink.
+  void Done(const LiveRequest& request);
+  void CountRequests();
+
+  const EngineOptions& options_;
+  LanguageModel& model_;
+  const Tokenizer& tokenizer_;
+  RequestQueue& queue_;
+  BatchBuilder batch_builder_;
+  TokenSampler sampler_;
+
+  std::vector<int> free_slots_;
+  std::vector<std::unique_ptr<LiveRequest>> live_;  // in order of admission
+  absl::Status device_status_;
+  EngineStats stats_;
+
+  // Of the current step; members so that their memory is used again.
+  Batch batch_;
+  std::vector<RunResult> results_;
+  std::vector<TokenJob> jobs_;
+  std::vector<PromptEnd> prompt_ends_;
+  Clock::time_point step_end_;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SCHEDULER_SCHEDULER_H_
