@@ -236,7 +236,8 @@ void CpuBackend::RunDense(const Dense& dense, MatrixView<const float> x,
                           Epilogue epilogue, MatrixView<float> y) {
   const auto& weight = static_cast<const DenseWeight&>(dense);
   FLASH_CHECK(x.cols == weight.inputs() && x.rows == y.rows &&
-              y.cols == weight.outputs() && x.rows <= workload_.max_rows);
+              Padded(y.cols) == weight.outputs() &&
+              x.rows <= workload_.max_rows);
   DenseTask task = {.panels = weight.panels(),
                     .bias = weight.bias(),
                     .inputs = weight.inputs(),

@@ -24,7 +24,7 @@ struct TokenLogprob {
 // The distribution after one token, over all V ids (those of a padded
 // vocabulary included).
 //
-// logprob(id) = float(logit - max - log(sum exp(logit - max))): the terms of
+// logprob(id) = float(logit - (max + log(sum exp(logit - max)))): the terms of
 // the sum are float32, the sum and the rest are double, in a fixed order. So
 // an id's logprob is the same bits whatever else is asked for; it is within
 // 1e-6 of the exact one.
@@ -44,8 +44,9 @@ class Logprobs {
   // Of one id without its rank (0). REQUIRES: 0 <= id < V.
   TokenLogprob IdUnranked(int32_t id) const;
 
-  // The min(k, V) most likely, the most likely first, ties by the lower id;
-  // ranks are 1, 2, ... REQUIRES: k >= 0.
+  // The k most likely, the most likely first, ties by the lower id; ranks are
+  // 1, 2, ... Fewer than k if fewer logits are above -infinity.
+  // REQUIRES: k >= 0.
   std::vector<TokenLogprob> Top(int32_t k) const;
 
  private:

@@ -20,7 +20,7 @@
 // rounded to a multiple of 2^-34 (so an id that is less likely than 2^-35 times
 // the highest is never drawn). Sums of such numbers are exact in double up to
 // 2^19 ids: no order of summation, batch or instruction set can change a token.
-// The exponential is a polynomial of our own (sampling_weights.h), so that no
+// The exponential is a polynomial of our own (exponential.h), so that no
 // math library can either.
 
 #ifndef SERVER_MODEL_SAMPLING_H_
@@ -73,11 +73,10 @@ double UniformRandom(const Draw& draw);
 struct SamplingScratch {
   explicit SamplingScratch(int32_t vocab_size);
 
-  std::vector<float> logits;       // [V]
-  std::vector<float> weights;      // [V]
-  std::vector<int32_t> ids;        // [V]
-  std::vector<uint64_t> keys;      // [V]
-  std::vector<double> block_sums;  // [V / block]
+  std::vector<float> logits;   // [V]
+  std::vector<float> weights;  // [V]
+  std::vector<int32_t> ids;    // [V]
+  std::vector<uint64_t> keys;  // [V]
 };
 
 struct SampleInput {

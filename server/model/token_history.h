@@ -30,7 +30,7 @@ class TokenHistory {
   // min(penalty_window, prompt + max_tokens) gives the same answers.
   explicit TokenHistory(int32_t window);
 
-  // Appends the whole prompt. REQUIRES: no output was appended yet.
+  // Appends tokens of the prompt. REQUIRES: every id >= 0.
   void AppendPrompt(std::span<const int32_t> ids);
   // Appends one token of the output. REQUIRES: id >= 0.
   void AppendOutput(int32_t id);
@@ -43,7 +43,9 @@ class TokenHistory {
   };
 
   // Each id once, in no particular order. Valid until the next append.
-  std::span<const Entry> entries() const { return entries_; }
+  std::span<const Entry> entries() const {
+    return std::span(entries_).first(num_entries_);
+  }
 
   int32_t window() const { return window_; }
 
@@ -61,9 +63,12 @@ class TokenHistory {
   void Vacate(uint32_t place);
 
   int32_t window_ = 0;
-  std::vector<Token> ring_;  // at most window_ tokens
-  int32_t oldest_ = 0;       // index into a full ring_
+  // Both have window_ places from the start, also in a copy.
+  std::vector<Token> ring_;
   std::vector<Entry> entries_;
+  int32_t num_tokens_ = 0;   // in ring_
+  int32_t next_ = 0;         // where the next token goes; the oldest, if full
+  int32_t num_entries_ = 0;  // in entries_
   // Index into entries_ by id, -1 where free: open addressing with linear
   // probing, a power of two that is at least twice the window.
   std::vector<int32_t> table_;

@@ -1,0 +1,128 @@
+#include "server/model/decode_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/check.h"
+
+namespace flash {
+namespace {
+
+// Positions that are folded at once while the chunk is open. Larger blocks move
+// the sum through memory less often; smaller ones leave less for the step that
+// closes the chunk.
+constexpr int64_t kFoldPositions = 16;
+
+constexpr int64_t kLine = 64;  // every tensor begins on a cache line
+
+int64_t Aligned(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+}  // namespace
+
+StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
+  StateLayout layout;
+  layout.cache = cache;
+  const int64_t cached = SizeOf(cache);
+  const int64_t s = Padded(config.query_key_size);
+  const int64_t e = Padded(config.expanded_size);
+  const auto take = [&](int64_t bytes) {
+    const int64_t at = layout.layer_bytes;
+    layout.layer_bytes += Aligned(bytes);
+    return at;
+  };
+  if (config.linear.has_value()) {
+    layout.u = take(config.query_key_size * e * cached);
+    layout.sum = take(config.query_key_size * e * sizeof(float));
+    layout.lin_k = take(config.chunk_size * s * cached);
+  }
+  if (config.quadratic.has_value()) {
+    layout.quad_k = take(config.chunk_size * s * cached);
+  }
+  layout.value = take(config.chunk_size * e * cached);
+  if (config.token_shift) {
+    layout.shift = take((config.hidden_size + 1) / 2 * sizeof(float));
+  }
+  layout.slot_bytes = layout.layer_bytes * config.num_layers;
+  return layout;
+}
+
+absl::StatusOr<std::unique_ptr<DecodeStates>> DecodeStates::Create(
+    Backend& backend, const ModelConfig& config, DataType cache,
+    int num_slots) {
+  FLASH_CHECK(num_slots > 0);
+  const StateLayout layout = StateLayout::Of(config, cache);
+  absl::StatusOr<std::unique_ptr<Buffer>> memory =
+      backend.Allocate(layout.slot_bytes * num_slots);
+  if (!memory.ok()) return memory.status();
+  return std::unique_ptr<DecodeStates>(
+      new DecodeStates(backend, config, layout, num_slots, *std::move(memory)));
+}
+
+DecodeStates::DecodeStates(Backend& backend, const ModelConfig& config,
+                           const StateLayout& layout, int num_slots,
+                           std::unique_ptr<Buffer> memory)
+    : backend_(backend),
+      layout_(layout),
+      chunk_size_(config.chunk_size),
+      num_layers_(static_cast<int>(config.num_layers)),
+      memory_(std::move(memory)),
+      positions_(num_slots, 0),
+      is_clean_(num_slots, true),
+      folded_(static_cast<size_t>(num_slots) * num_layers_, 0) {
+  for (int layer = 0; layer < num_layers_; ++layer) {
+    std::byte* base = memory_->data() + layer * layout.layer_bytes;
+    const auto at = [&](int64_t offset) {
+      return offset < 0 ? nullptr : base + offset;
+    };
+    layers_.push_back({.u = at(layout.u),
+                       .sum = reinterpret_cast<float*>(at(layout.sum)),
+                       .quad_k = at(layout.quad_k),
+                       .lin_k = at(layout.lin_k),
+                       .value = at(layout.value),
+                       .shift = reinterpret_cast<float*>(at(layout.shift)),
+                       .slot_stride = static_cast<size_t>(layout.slot_bytes),
+                       .cache = layout.cache});
+  }
+}
+
+std::byte* DecodeStates::SlotData(int slot) const {
+  return memory_->data() + slot * layout_.slot_bytes;
+}
+
+void DecodeStates::Reset(int slot) {
+  if (!is_clean_[slot]) backend_.Zero(SlotData(slot), layout_.slot_bytes);
+  // Whoever resets a slot is about to use it.
+  is_clean_[slot] = false;
+  positions_[slot] = 0;
+  std::fill_n(folded_.begin() + slot * num_layers_, num_layers_, 0);
+}
+
+void DecodeStates::Copy(int from, int to) {
+  if (from == to) return;
+  backend_.Copy(SlotData(to), SlotData(from), layout_.slot_bytes);
+  is_clean_[to] = false;
+  positions_[to] = positions_[from];
+  std::copy_n(folded_.begin() + from * num_layers_, num_layers_,
+              folded_.begin() + to * num_layers_);
+}
+
+Fold DecodeStates::NextFold(int slot, int layer, int64_t end) {
+  int32_t& folded = folded_[slot * num_layers_ + layer];
+  Fold fold = {.slot = slot, .first = folded, .last = folded};
+  if (layout_.sum < 0) return fold;
+  if (end == chunk_size_) {
+    fold.last = static_cast<int32_t>(end);
+    fold.closes = true;
+    folded = 0;
+    return fold;
+  }
+  // Block edges of this layer and slot: where they lie has no meaning but that
+  // those of other layers lie elsewhere.
+  const int64_t phase =
+      layer * kFoldPositions / num_layers_ + slot * int64_t{7};
+  const int64_t edge = end - (end + phase) % kFoldPositions;
+  if (edge > folded) fold.last = folded = static_cast<int32_t>(edge);
+  return fold;
+}
+
+}  // namespace flash

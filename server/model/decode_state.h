@@ -1,0 +1,89 @@
+// All that the live requests must remember: one slot each, of equal and
+// constant size.
+
+#ifndef SERVER_MODEL_DECODE_STATE_H_
+#define SERVER_MODEL_DECODE_STATE_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "server/model/config.h"
+
+namespace flash {
+
+// Where each tensor of a slot begins. A slot has, for each layer, the tensors
+// of LayerState that the model's branches need.
+struct StateLayout {
+  // In bytes from the layer's beginning; -1 where the model has no such tensor.
+  int64_t u = -1;
+  int64_t sum = -1;
+  int64_t quad_k = -1;
+  int64_t lin_k = -1;
+  int64_t value = -1;
+  int64_t shift = -1;
+  int64_t layer_bytes = 0;
+  int64_t slot_bytes = 0;
+  DataType cache = DataType::kFloat32;
+
+  static StateLayout Of(const ModelConfig& config, DataType cache);
+};
+
+// The slots' memory and where each slot stands.
+//
+// The sum of a chunk's lin_k^T v is spread over the steps of the chunk:
+// NextFold() says what a layer folds when, in blocks whose edges differ between
+// layers and slots, so that no step carries the folds of all.
+//
+// Thread safety: one thread at a time.
+class DecodeStates {
+ public:
+  // RESOURCE_EXHAUSTED if the backend has not that much memory.
+  // REQUIRES: num_slots > 0; `backend` outlives the states.
+  static absl::StatusOr<std::unique_ptr<DecodeStates>> Create(
+      Backend& backend, const ModelConfig& config, DataType cache,
+      int num_slots);
+
+  int num_slots() const { return static_cast<int>(positions_.size()); }
+  const StateLayout& layout() const { return layout_; }
+  int64_t position(int slot) const { return positions_[slot]; }
+  const LayerState& layer(int layer) const { return layers_[layer]; }
+
+  // Zeroes every byte of the slot.
+  void Reset(int slot);
+
+  // Makes `to` an exact copy of `from`.
+  void Copy(int from, int to);
+
+  // What `layer` folds in the step after which the slot's open chunk has `end`
+  // positions (the chunk's length: it closes). Empty (first == last) if nothing
+  // is due. Counts the positions as folded.
+  Fold NextFold(int slot, int layer, int64_t end);
+
+  // The slot has been given `tokens` more.
+  void Advance(int slot, int64_t tokens) { positions_[slot] += tokens; }
+
+ private:
+  DecodeStates(Backend& backend, const ModelConfig& config,
+               const StateLayout& layout, int num_slots,
+               std::unique_ptr<Buffer> memory);
+
+  std::byte* SlotData(int slot) const;
+
+  Backend& backend_;
+  const StateLayout layout_;
+  const int64_t chunk_size_;
+  const int num_layers_;
+  const std::unique_ptr<Buffer> memory_;  // [num_slots, slot_bytes]
+  std::vector<LayerState> layers_;
+  std::vector<int64_t> positions_;  // [num_slots]
+  std::vector<bool> is_clean_;      // never written since it was zeroed
+  // [num_slots, num_layers]: positions of the open chunk already in the sum.
+  std::vector<int32_t> folded_;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_MODEL_DECODE_STATE_H_

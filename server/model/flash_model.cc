@@ -1,0 +1,196 @@
+#include "server/model/flash_model.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/check.h"
+
+namespace flash {
+namespace {
+
+constexpr int64_t kMaxAutomaticSlots = 64;
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+DataType ChooseWeights(const Backend& backend, const CheckpointWeights& weights,
+                       const FlashModel::Options& options) {
+  if (options.weights.has_value()) return *options.weights;
+  const bool narrow = weights.layers[0].uvz_weight.type == DataType::kBFloat16;
+  return narrow && backend.HasFastBFloat16() ? DataType::kBFloat16
+                                             : DataType::kFloat32;
+}
+
+absl::StatusOr<int> ChooseSlots(const FlashModel::Options& options,
+                                int64_t slot_bytes) {
+  if (options.slots.has_value()) return *options.slots;
+  const int64_t fit = options.memory_bytes / 2 / slot_bytes;
+  if (fit < 1) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("one slot takes ", slot_bytes,
+                     " bytes, and half of the memory that is left is ",
+                     options.memory_bytes / 2));
+  }
+  return static_cast<int>(std::min(fit, kMaxAutomaticSlots));
+}
+
+}  // namespace
+
+absl::StatusOr<ModelFiles> ModelFiles::Open(const std::string& directory) {
+  const std::string config_path = directory + "/config.json";
+  const absl::StatusOr<std::string> json = ReadFile(config_path);
+  if (!json.ok()) return json.status();
+  absl::StatusOr<ModelConfig> config = ParseModelConfig(*json, config_path);
+  if (!config.ok()) return config.status();
+  absl::StatusOr<Checkpoint> checkpoint = Checkpoint::Open(directory);
+  if (!checkpoint.ok()) return checkpoint.status();
+  absl::StatusOr<CheckpointWeights> weights =
+      CheckWeights(*config, *checkpoint);
+  if (!weights.ok()) return weights.status();
+  return ModelFiles{.directory = directory,
+                    .config = *std::move(config),
+                    .checkpoint = *std::move(checkpoint),
+                    .weights = *std::move(weights)};
+}
+
+absl::StatusOr<std::unique_ptr<FlashModel>> FlashModel::Create(
+    Backend& backend, const ModelConfig& config,
+    const CheckpointWeights& weights, const Options& options) {
+  const DataType stored = ChooseWeights(backend, weights, options);
+  const DataType cache = options.cache.value_or(
+      stored == DataType::kFloat32 ? DataType::kFloat32 : DataType::kBFloat16);
+  absl::StatusOr<std::unique_ptr<Network>> network =
+      Network::Create(backend, config, weights,
+                      {.stored = stored,
+                       .max_rows = options.max_rows,
+                       .max_logits_rows = options.max_logits_rows});
+  if (!network.ok()) return network.status();
+  const absl::StatusOr<int> slots =
+      ChooseSlots(options, StateLayout::Of(config, cache).slot_bytes);
+  if (!slots.ok()) return slots.status();
+  absl::StatusOr<std::unique_ptr<DecodeStates>> states =
+      DecodeStates::Create(backend, config, cache, *slots);
+  if (!states.ok()) return states.status();
+  return std::unique_ptr<FlashModel>(new FlashModel(
+      config, options, stored, *std::move(network), *std::move(states)));
+}
+
+FlashModel::FlashModel(const ModelConfig& config, const Options& options,
+                       DataType weights_type, std::unique_ptr<Network> network,
+                       std::unique_ptr<DecodeStates> states)
+    : config_(config),
+      max_rows_(options.max_rows),
+      max_logits_rows_(options.max_logits_rows),
+      weights_type_(weights_type),
+      network_(std::move(network)),
+      states_(std::move(states)) {
+  rows_.reserve(max_rows_);
+  row_runs_.reserve(max_rows_);
+  folds_.reserve(max_rows_ * config_.num_layers);
+  folds_end_.reserve(config_.num_layers);
+  logits_rows_.reserve(max_logits_rows_);
+  faults_.reserve(max_rows_);
+}
+
+int FlashModel::vocab_size() const {
+  return static_cast<int>(config_.vocab_size);
+}
+
+int FlashModel::chunk_size() const {
+  return static_cast<int>(config_.chunk_size);
+}
+
+void FlashModel::PlanRun(const Run& run) {
+  const int64_t begin = states_->position(run.slot);
+  const int64_t offset = begin % config_.chunk_size;
+  const int64_t size = static_cast<int64_t>(run.tokens.size());
+  FLASH_CHECK(size > 0 && offset + size <= config_.chunk_size);
+  row_runs_.push_back({.first_row = static_cast<int32_t>(rows_.size()),
+                       .num_rows = static_cast<int32_t>(size)});
+  const double past = static_cast<double>(begin - offset);
+  double lambda = 0;
+  if (config_.linear.has_value() && past > 0) {
+    lambda = config_.linear->scale / (config_.linear->mean_past ? past : 1);
+  }
+  for (int64_t n = 0; n < size; ++n) {
+    FLASH_CHECK(run.tokens[n] >= 0 && run.tokens[n] < config_.vocab_size);
+    double weight = 1;
+    if (config_.quadratic.has_value()) {
+      weight = config_.quadratic->weight_scale;
+      if (config_.quadratic->row_mean) weight /= offset + n + 1;
+    }
+    rows_.push_back({.token = run.tokens[n],
+                     .slot = run.slot,
+                     .offset = static_cast<int32_t>(offset + n),
+                     .position = begin + n,
+                     .linear_scale = static_cast<float>(lambda),
+                     .weight_scale = static_cast<float>(weight)});
+    if (run.logits == LogitsWanted::kAll ||
+        (run.logits == LogitsWanted::kLast && n + 1 == size)) {
+      logits_rows_.push_back(static_cast<int32_t>(rows_.size()) - 1);
+    }
+  }
+}
+
+void FlashModel::PlanFolds(std::span<const Run> runs) {
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    for (const Run& run : runs) {
+      const int64_t end = states_->position(run.slot) % config_.chunk_size +
+                          static_cast<int64_t>(run.tokens.size());
+      const Fold fold = states_->NextFold(run.slot, layer, end);
+      if (fold.first < fold.last) folds_.push_back(fold);
+    }
+    folds_end_.push_back(static_cast<int32_t>(folds_.size()));
+  }
+}
+
+void FlashModel::Plan(std::span<const Run> runs) {
+  rows_.clear();
+  row_runs_.clear();
+  folds_.clear();
+  folds_end_.clear();
+  logits_rows_.clear();
+  for (const Run& run : runs) PlanRun(run);
+  PlanFolds(runs);
+  FLASH_CHECK(static_cast<int>(rows_.size()) <= max_rows_ &&
+              static_cast<int>(logits_rows_.size()) <= max_logits_rows_);
+  faults_.assign(rows_.size(), 0);
+}
+
+absl::Status FlashModel::Step(std::span<const Run> runs,
+                              std::vector<RunResult>& results) {
+  FLASH_CHECK(!runs.empty());
+  Plan(runs);
+  const absl::StatusOr<MatrixView<const float>> logits =
+      network_->Run({.rows = {.rows = rows_, .runs = row_runs_},
+                     .folds = folds_,
+                     .folds_end = folds_end_,
+                     .logits_rows = logits_rows_},
+                    *states_, faults_);
+  if (!logits.ok()) return logits.status();
+  results.clear();
+  int64_t wanted = 0;  // logits rows of the runs before this one
+  for (size_t r = 0; r < runs.size(); ++r) {
+    const RowRun& rows = row_runs_[r];
+    const int64_t count = runs[r].logits == LogitsWanted::kAll ? rows.num_rows
+                          : runs[r].logits == LogitsWanted::kLast ? 1
+                                                                  : 0;
+    const auto first = faults_.begin() + rows.first_row;
+    results.push_back(
+        {.logits = {logits->Row(wanted), count, logits->cols,
+                    logits->row_stride},
+         .faulted = std::any_of(first, first + rows.num_rows,
+                                [](uint8_t fault) { return fault != 0; })});
+    wanted += count;
+    states_->Advance(runs[r].slot, rows.num_rows);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace flash

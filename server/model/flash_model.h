@@ -1,0 +1,103 @@
+// A FLASH model behind the LanguageModel interface: the network, its slots, and
+// what a step of runs is in rows and folds.
+
+#ifndef SERVER_MODEL_FLASH_MODEL_H_
+#define SERVER_MODEL_FLASH_MODEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "server/model/config.h"
+#include "server/model/decode_state.h"
+#include "server/model/language_model.h"
+#include "server/model/network.h"
+
+namespace flash {
+
+// A model directory, opened and checked but for the weights' values. `weights`
+// points into `checkpoint`, which may go once the model is made.
+struct ModelFiles {
+  std::string directory;
+  ModelConfig config;
+  Checkpoint checkpoint;
+  CheckpointWeights weights;
+
+  // Errors: those of ParseModelConfig(), Checkpoint::Open() and CheckWeights();
+  // NOT_FOUND if there is no config.json.
+  static absl::StatusOr<ModelFiles> Open(const std::string& directory);
+};
+
+class FlashModel final : public LanguageModel {
+ public:
+  struct Options {
+    // Unset: what the checkpoint has where the backend is fast at it, else
+    // float32.
+    std::optional<DataType> weights;
+    // Unset: float32 for float32 weights, else bfloat16.
+    std::optional<DataType> cache;
+    // Unset: min(64, half of memory_bytes divided by the bytes of a slot).
+    std::optional<int> slots;
+    int64_t memory_bytes = 0;  // that this process may still use
+    int max_rows = 256;        // of a step
+    int max_logits_rows = 64;
+  };
+
+  // RESOURCE_EXHAUSTED if there is not memory for a single slot; else the
+  // errors of Network::Create(). REQUIRES: `backend` outlives the model.
+  static absl::StatusOr<std::unique_ptr<FlashModel>> Create(
+      Backend& backend, const ModelConfig& config,
+      const CheckpointWeights& weights, const Options& options);
+
+  const ModelConfig& config() const { return config_; }
+  DataType weights_type() const { return weights_type_; }
+  DataType cache_type() const { return states_->layout().cache; }
+  int64_t slot_bytes() const { return states_->layout().slot_bytes; }
+  size_t weight_bytes() const { return network_->weight_bytes(); }
+
+  int vocab_size() const override;
+  int chunk_size() const override;
+  int num_slots() const override { return states_->num_slots(); }
+  int max_rows() const override { return max_rows_; }
+  int max_logits_rows() const override { return max_logits_rows_; }
+
+  void Reset(int slot) override { states_->Reset(slot); }
+  void CopySlot(int from, int to) override { states_->Copy(from, to); }
+  int64_t position(int slot) const override { return states_->position(slot); }
+  absl::Status Step(std::span<const Run> runs,
+                    std::vector<RunResult>& results) override;
+
+ private:
+  FlashModel(const ModelConfig& config, const Options& options,
+             DataType weights_type, std::unique_ptr<Network> network,
+             std::unique_ptr<DecodeStates> states);
+
+  // The step's rows, folds and wanted logits, from its runs.
+  void Plan(std::span<const Run> runs);
+  void PlanRun(const Run& run);
+  void PlanFolds(std::span<const Run> runs);
+
+  const ModelConfig config_;
+  const int max_rows_;
+  const int max_logits_rows_;
+  const DataType weights_type_;
+  const std::unique_ptr<Network> network_;
+  const std::unique_ptr<DecodeStates> states_;
+
+  // Of the step in hand; reserved once.
+  std::vector<Row> rows_;
+  std::vector<RowRun> row_runs_;
+  std::vector<Fold> folds_;
+  std::vector<int32_t> folds_end_;
+  std::vector<int32_t> logits_rows_;
+  std::vector<uint8_t> faults_;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_MODEL_FLASH_MODEL_H_
