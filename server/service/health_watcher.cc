@@ -1,0 +1,58 @@
+#include "server/service/health_watcher.h"
+
+#include <utility>
+
+namespace flash {
+namespace {
+
+constexpr auto kPeriod = std::chrono::milliseconds(100);
+
+}  // namespace
+
+HealthWatcher::HealthWatcher(const Engine* engine, Clock::duration stale_after,
+                             Report report)
+    : engine_(*engine), stale_after_(stale_after), report_(std::move(report)) {
+  {
+    MutexLock lock(&mutex_);
+    Update();
+  }
+  thread_ = std::thread([this] { Loop(); });
+}
+
+HealthWatcher::~HealthWatcher() {
+  {
+    MutexLock lock(&mutex_);
+    ending_ = true;
+  }
+  changed_.NotifyAll();
+  thread_.join();
+}
+
+void HealthWatcher::Leave() {
+  MutexLock lock(&mutex_);
+  left_ = true;
+  Update();
+}
+
+void HealthWatcher::Loop() {
+  MutexLock lock(&mutex_);
+  while (!ending_) {
+    changed_.WaitUntil(&mutex_, Clock::now() + kPeriod);
+    Update();
+  }
+}
+
+bool HealthWatcher::IsServing() const {
+  if (left_ || !engine_.device_status().ok()) return false;
+  const EngineStats stats = engine_.stats();
+  return !stats.draining && Clock::now() - stats.heartbeat < stale_after_;
+}
+
+void HealthWatcher::Update() {
+  const bool serving = IsServing();
+  if (told_ == serving) return;
+  told_ = serving;
+  report_(serving);
+}
+
+}  // namespace flash

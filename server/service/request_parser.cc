@@ -1,0 +1,231 @@
+#include "server/service/request_parser.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/service/errors.h"
+#include "server/service/field_checks.h"
+#include "server/service/random_ids.h"
+#include "server/service/request_fields.h"
+#include "server/tokenizer/detokenizer.h"
+
+namespace flash {
+namespace {
+
+std::vector<int32_t> ToIds(
+    const google::protobuf::RepeatedField<uint32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
+
+void CheckRequestId(const std::string& id, const ServiceLimits& limits,
+                    FieldChecks& checks) {
+  const bool printable = std::all_of(
+      id.begin(), id.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
+  if (id.empty() || !printable ||
+      id.size() > static_cast<size_t>(limits.max_request_id_bytes)) {
+    checks.Add("request_id", absl::StrCat("is \"", Excerpt(id, 32), "\" of ",
+                                          id.size(), " bytes; it must be 1 to ",
+                                          limits.max_request_id_bytes,
+                                          " printable ASCII bytes"));
+  }
+}
+
+template <typename WireRequest>
+void CheckInput(const WireRequest& wire, FieldChecks& checks) {
+  const PromptInput input = InputOf(wire);
+  if (input.text == nullptr && input.token_ids == nullptr) {
+    checks.Add("input", "is not set; one of text and token_ids is required");
+  }
+}
+
+}  // namespace
+
+absl::Status RequestParser::CheckModel(const std::string& wanted) const {
+  return wanted == model_.name ? absl::OkStatus()
+                               : ModelNotFound(wanted, model_.name);
+}
+
+absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
+    const v1::GenerateRequest& wire) const {
+  if (wire.has_model()) {
+    const absl::Status found = CheckModel(wire.model());
+    if (!found.ok()) return found;
+  }
+  FieldChecks checks;
+  checks.NoUnknownFields(wire);
+  auto request = std::make_unique<Request>();
+  request->id = wire.has_request_id() ? wire.request_id() : RandomRequestId();
+  CheckRequestId(request->id, limits_, checks);
+  CheckInput(wire, checks);
+  RequestFields(limits_, model_, checks).Read(wire, *request);
+  if (!checks.ok()) return checks.status();
+
+  if (!model_.has_text) {
+    if (wire.has_text()) return NoTokenizer("text");
+    if (wire.stopping().stop_strings_size() > 0) {
+      return NoTokenizer("stopping.stop_strings");
+    }
+  }
+  return request;
+}
+
+absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
+    const v1::ScoreRequest& wire) const {
+  if (wire.has_model()) {
+    const absl::Status found = CheckModel(wire.model());
+    if (!found.ok()) return found;
+  }
+  FieldChecks checks;
+  checks.NoUnknownFields(wire);
+  auto request = std::make_unique<Request>();
+  request->id = wire.has_request_id() ? wire.request_id() : RandomRequestId();
+  CheckRequestId(request->id, limits_, checks);
+  CheckInput(wire, checks);
+  checks.Integer("candidates", wire.candidates(), 0, limits_.max_logprobs);
+  if (!checks.ok()) return checks.status();
+  if (wire.has_text() && !model_.has_text) return NoTokenizer("text");
+  request->stopping.max_tokens = 0;
+  request->response.prompt_logprobs = static_cast<int32_t>(wire.candidates());
+  return request;
+}
+
+absl::StatusOr<std::vector<int32_t>> RequestParser::Encode(
+    const std::string& text) const {
+  if (!model_.has_text) return NoTokenizer("text");
+  if (!IsValidUtf8(text)) {
+    return InvalidRequest(
+        {{"text", absl::StrCat("has ", text.size(),
+                               " bytes that are not valid UTF-8")}});
+  }
+  auto ids = tokenizer_.Encode(text);
+  if (!ids.ok() && absl::IsInvalidArgument(ids.status())) {
+    return InvalidRequest(
+        {{"text", absl::StrCat("cannot be tokenised: ",
+                               std::string(ids.status().message()))}});
+  }
+  return ids;
+}
+
+absl::StatusOr<std::vector<int32_t>> RequestParser::PromptOf(
+    PromptInput input, const Request& request) const {
+  if (input.text != nullptr) {
+    auto ids = Encode(*input.text);
+    if (ids.ok() && model_.bos_token_id.has_value()) {
+      ids->insert(ids->begin(), *model_.bos_token_id);
+    }
+    if (ids.ok() && ids->empty()) {
+      return InvalidRequest(
+          {{"text",
+            "gives 0 tokens; the least is 1, and this model has no BOS"}});
+    }
+    return ids;
+  }
+  FieldChecks checks;
+  const auto& ids = input.token_ids->ids();
+  if (ids.empty()) {
+    checks.Add("token_ids.ids", "has 0 entries; the least is 1");
+  }
+  checks.Count("token_ids.ids", ids.size(), limits_.max_prompt_tokens);
+  checks.Ids("token_ids.ids", ids,
+             request.response.echo ? model_.num_pieces : model_.vocab_size);
+  if (!checks.ok()) return checks.status();
+  return ToIds(ids);
+}
+
+absl::Status RequestParser::ReadPrompt(PromptInput input,
+                                       Request& request) const {
+  auto prompt = PromptOf(input, request);
+  if (!prompt.ok()) return prompt.status();
+  request.prompt = *std::move(prompt);
+
+  FieldChecks checks;
+  const char* field = input.text != nullptr ? "text" : "token_ids.ids";
+  const int64_t length = static_cast<int64_t>(request.prompt.size());
+  const int64_t most = std::min(limits_.max_prompt_tokens,
+                                model_.max_length.value_or(INT64_MAX));
+  if (length > most) {
+    checks.Add(field,
+               absl::StrCat("gives ", length, " tokens; the most is ", most));
+  }
+  const ResponseOptions& response = request.response;
+  const int64_t candidates =
+      length * (1 + std::max(response.prompt_logprobs, 0));
+  if ((response.echo || response.prompt_logprobs >= 0) &&
+      candidates > limits_.max_prompt_candidates) {
+    checks.Add(field,
+               absl::StrCat("gives ", length, " tokens, which is ", candidates,
+                            " candidates with those asked for; the most is ",
+                            limits_.max_prompt_candidates));
+  }
+  if (!checks.ok()) return checks.status();
+
+  StoppingOptions& stopping = request.stopping;
+  if (stopping.max_tokens == kUnsetMaxTokens) {
+    const int64_t room =
+        model_.max_length.has_value() ? *model_.max_length - length : INT64_MAX;
+    stopping.max_tokens = std::min(limits_.default_max_tokens, room);
+    stopping.min_tokens = std::min(stopping.min_tokens, stopping.max_tokens);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RequestParser::CheckUnarySize(const Request& request) const {
+  // Each factor has a limit far below what would overflow.
+  const int64_t candidates = (1 + std::max(request.response.logprobs, 0)) *
+                             request.stopping.max_tokens * request.num_outputs;
+  if (candidates <= limits_.max_unary_candidates) return absl::OkStatus();
+  return InvalidRequest(
+      {{"stopping.max_tokens",
+        absl::StrCat("is ", request.stopping.max_tokens, ", which is ",
+                     candidates, " candidates with the logprobs and outputs ",
+                     "asked for; the most in a unary call is ",
+                     limits_.max_unary_candidates,
+                     ", a stream has no limit")}});
+}
+
+std::vector<std::string> RequestParser::PiecesOf(
+    const std::vector<int32_t>& ids) const {
+  Detokenizer detokenizer(tokenizer_, Tokenizer::Place::kFirst);
+  std::vector<std::string> pieces;
+  pieces.reserve(ids.size());
+  for (const int32_t id : ids) {
+    pieces.push_back(detokenizer.Piece(id));
+    detokenizer.Push(id);
+  }
+  return pieces;
+}
+
+absl::StatusOr<std::vector<int32_t>> RequestParser::Tokenize(
+    const v1::TokenizeRequest& wire) const {
+  if (wire.has_model()) {
+    const absl::Status found = CheckModel(wire.model());
+    if (!found.ok()) return found;
+  }
+  FieldChecks checks;
+  checks.NoUnknownFields(wire);
+  if (!wire.has_text()) checks.Add("text", "is not set; it is required");
+  if (!checks.ok()) return checks.status();
+  auto ids = Encode(wire.text());
+  const bool add_bos = !wire.has_add_bos() || wire.add_bos();
+  if (ids.ok() && add_bos && model_.bos_token_id.has_value()) {
+    ids->insert(ids->begin(), *model_.bos_token_id);
+  }
+  return ids;
+}
+
+absl::StatusOr<std::string> RequestParser::Detokenize(
+    const v1::DetokenizeRequest& wire) const {
+  if (wire.has_model()) {
+    const absl::Status found = CheckModel(wire.model());
+    if (!found.ok()) return found;
+  }
+  FieldChecks checks;
+  checks.NoUnknownFields(wire);
+  checks.Ids("token_ids", wire.token_ids(), model_.num_pieces);
+  if (!checks.ok()) return checks.status();
+  if (!model_.has_text) return NoTokenizer("token_ids");
+  return Decode(tokenizer_, ToIds(wire.token_ids()));
+}
+
+}  // namespace flash

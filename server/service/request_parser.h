@@ -1,0 +1,95 @@
+// From the wire to a Request: the only place that decides what a client may
+// ask for.
+//
+// In two parts. Parse() is cheap and runs where the call arrives; ReadPrompt()
+// takes time in proportion to the prompt, and for a long text belongs on a
+// worker.
+
+#ifndef SERVER_SERVICE_REQUEST_PARSER_H_
+#define SERVER_SERVICE_REQUEST_PARSER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "flash/v1/inference.pb.h"
+#include "server/scheduler/request.h"
+#include "server/service/facts.h"
+#include "server/service/limits.h"
+#include "server/tokenizer/tokenizer.h"
+
+namespace flash {
+
+// The `input` of a request; one of the two is set. Views: the message must
+// outlive it.
+struct PromptInput {
+  const std::string* text = nullptr;
+  const v1::TokenIds* token_ids = nullptr;
+};
+
+template <typename WireRequest>
+PromptInput InputOf(const WireRequest& wire) {
+  if (wire.has_text()) return {.text = &wire.text()};
+  if (wire.has_token_ids()) return {.token_ids = &wire.token_ids()};
+  return {};
+}
+
+// Errors, of every function here, have the details of errors.h:
+//   INVALID_ARGUMENT: naming field, value and limit, of each violation.
+//   NOT_FOUND: the client wants another model.
+//   FAILED_PRECONDITION: text, and the model has no tokenizer.
+//
+// Thread safety: all functions are const and may be called from any thread.
+class RequestParser {
+ public:
+  // `tokenizer` is borrowed.
+  RequestParser(const ServiceLimits& limits, const ModelFacts& model,
+                const Tokenizer* tokenizer)
+      : limits_(limits), model_(model), tokenizer_(*tokenizer) {}
+
+  // Everything but the prompt and what depends on its length. A request that
+  // does not name itself, or its seed, gets a random one.
+  absl::StatusOr<std::unique_ptr<Request>> Parse(
+      const v1::GenerateRequest& wire) const;
+
+  // A request that only runs the prompt, with logprobs.
+  absl::StatusOr<std::unique_ptr<Request>> Parse(
+      const v1::ScoreRequest& wire) const;
+
+  // Fills in request.prompt, and request.stopping.max_tokens where the client
+  // did not set it. `request` comes from Parse() of the same message.
+  absl::Status ReadPrompt(PromptInput input, Request& request) const;
+
+  // OK if one message can hold the answer to `request`, which is complete.
+  absl::Status CheckUnarySize(const Request& request) const;
+
+  absl::StatusOr<std::vector<int32_t>> Tokenize(
+      const v1::TokenizeRequest& wire) const;
+  absl::StatusOr<std::string> Detokenize(
+      const v1::DetokenizeRequest& wire) const;
+
+  // The bytes of each of `ids`, as a text that they begin.
+  std::vector<std::string> PiecesOf(const std::vector<int32_t>& ids) const;
+
+  // OK if `wanted` is served here.
+  absl::Status CheckModel(const std::string& wanted) const;
+
+  const ServiceLimits& limits() const { return limits_; }
+  const ModelFacts& model() const { return model_; }
+
+ private:
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) const;
+  absl::StatusOr<std::vector<int32_t>> PromptOf(PromptInput input,
+                                                const Request& request) const;
+
+  const ServiceLimits limits_;
+  const ModelFacts model_;
+  const Tokenizer& tokenizer_;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SERVICE_REQUEST_PARSER_H_

@@ -1,0 +1,111 @@
+#include "server/service/token_stream.h"
+
+#include <utility>
+
+#include "server/service/byte_messages.h"
+#include "server/service/errors.h"
+
+namespace flash {
+
+std::shared_ptr<TokenStream> TokenStream::Start(
+    const CallParts& parts, CallOrigin origin,
+    grpc::CallbackServerContext* context) {
+  std::shared_ptr<TokenStream> stream(
+      new TokenStream(parts, std::move(origin), context));
+  stream->self_ = stream;
+  return stream;
+}
+
+void TokenStream::OnAccepted(const Accepted& accepted) {
+  v1::GenerateEvent event;
+  *event.mutable_accepted() = ToWire(accepted, facts());
+  MutexLock lock(&mutex_);
+  Push(event);
+}
+
+void TokenStream::OnPrompt(PromptOutput prompt) {
+  for (v1::PromptOutput& part : ToWireParts(std::move(prompt))) {
+    v1::GenerateEvent event;
+    *event.mutable_prompt() = std::move(part);
+    MutexLock lock(&mutex_);
+    Push(event);
+  }
+}
+
+void TokenStream::OnToken(TokenOutput token) {
+  v1::GenerateEvent event;
+  *event.mutable_token() = ToWire(std::move(token));
+  MutexLock lock(&mutex_);
+  Push(event);
+}
+
+void TokenStream::OnFinished(Finished finished) {
+  v1::GenerateEvent event;
+  *event.mutable_finished() = ToWire(finished);
+  MutexLock lock(&mutex_);
+  if (++num_finished_ < facts().num_outputs) {
+    Push(event);
+  } else {
+    last_event_ = std::move(event);
+  }
+}
+
+void TokenStream::OnDone(const absl::Status& status, const Usage& usage,
+                         const Timings& timings) {
+  End(status, usage, timings);
+  MutexLock lock(&mutex_);
+  if (status.ok() && last_event_.has_value()) {
+    *last_event_->mutable_usage() = ToWire(usage);
+    *last_event_->mutable_timing() = ToWire(timings);
+    Push(*last_event_);
+  }
+  AddRetryTrailer(status, *context_);
+  outcome_ = ToGrpcStatus(status);
+  Advance();
+}
+
+void TokenStream::OnWriteDone(bool ok) {
+  MutexLock lock(&mutex_);
+  write_in_flight_ = false;
+  outbox_.pop_front();
+  if (!ok) {  // the client is gone: there is nobody to write to
+    Cancel();
+    outbox_.clear();
+  }
+  UpdateFull();
+  Advance();
+}
+
+void TokenStream::OnDone() {
+  const std::shared_ptr<TokenStream> self = std::move(self_);
+}
+
+void TokenStream::Push(const v1::GenerateEvent& event) {
+  if (IsCancelled()) return;
+  outbox_.push_back(ToByteBuffer(event));
+  UpdateFull();
+  Advance();
+}
+
+void TokenStream::Advance() {
+  if (write_in_flight_ || finish_called_) return;
+  if (!outbox_.empty() && !IsCancelled()) {
+    write_in_flight_ = true;
+    StartWrite(&outbox_.front());
+  } else if (outcome_.has_value()) {
+    finish_called_ = true;
+    Finish(*outcome_);
+  }
+}
+
+void TokenStream::UpdateFull() {
+  const size_t most = parts().outbox_events;
+  if (outbox_.size() >= most) {
+    full_.store(true);
+  } else if (full_.load() && outbox_.size() <= most / 2) {
+    full_.store(false);
+    parts().engine->Notify();
+  }
+}
+
+}  // namespace flash

@@ -1,0 +1,79 @@
+// The gRPC side of one Generate call: takes tokens from the decode thread and
+// writes them to the client.
+
+#ifndef SERVER_SERVICE_TOKEN_STREAM_H_
+#define SERVER_SERVICE_TOKEN_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "kernels/mutex.h"
+#include "server/service/call.h"
+
+namespace flash {
+
+// At most one write is in flight; the events that come meanwhile wait in
+// outbox_. When that holds parts().outbox_events of them the stream is full,
+// and no longer when half of them are gone. Finish() is called exactly once,
+// when the request is over and no write is in flight, cancelled or not.
+//
+// Lifetime: shared by gRPC, from Start() to OnDone(), and by the request.
+class TokenStream final : public Call,
+                          public grpc::ServerWriteReactor<grpc::ByteBuffer> {
+ public:
+  // Returns a stream that gRPC may be given; it keeps itself until OnDone().
+  static std::shared_ptr<TokenStream> Start(
+      const CallParts& parts, CallOrigin origin,
+      grpc::CallbackServerContext* context);
+
+  // RequestSink, on the decode thread.
+  void OnAccepted(const Accepted& accepted) override;
+  void OnPrompt(PromptOutput prompt) override;
+  void OnToken(TokenOutput token) override;
+  void OnFinished(Finished finished) override;
+  void OnDone(const absl::Status& status, const Usage& usage,
+              const Timings& timings) override;
+  bool IsFull() const override { return full_.load(); }
+
+  // grpc::ServerWriteReactor, on gRPC's threads, which must not be held up.
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override { Cancel(); }
+  void OnDone() override;
+
+ private:
+  TokenStream(const CallParts& parts, CallOrigin origin,
+              grpc::CallbackServerContext* context)
+      : Call(parts, std::move(origin)), context_(context) {}
+
+  void Push(const v1::GenerateEvent& event)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Starts the next write, or Finish(), if one is due and none is in flight.
+  void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes full_ say what outbox_ is, and tells the engine when it is no longer.
+  void UpdateFull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  grpc::CallbackServerContext* const context_;
+  std::atomic<bool> full_{false};
+
+  Mutex mutex_;
+  // The front one is being written iff write_in_flight_.
+  std::deque<grpc::ByteBuffer> outbox_ ABSL_GUARDED_BY(mutex_);
+  bool write_in_flight_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finish_called_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<grpc::Status> outcome_ ABSL_GUARDED_BY(mutex_);
+  int32_t num_finished_ ABSL_GUARDED_BY(mutex_) = 0;
+  // The last output's `finished`, which waits for the usage.
+  std::optional<v1::GenerateEvent> last_event_ ABSL_GUARDED_BY(mutex_);
+
+  std::shared_ptr<TokenStream> self_;  // set by Start(), dropped by OnDone()
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SERVICE_TOKEN_STREAM_H_

@@ -1,0 +1,60 @@
+#include "server/service/unary_call.h"
+
+#include <utility>
+
+#include "server/service/byte_messages.h"
+#include "server/service/errors.h"
+
+namespace flash {
+
+UnaryCall::UnaryCall(const CallParts& parts, CallOrigin origin,
+                     UnarySlots slots, std::unique_ptr<Collector> collector)
+    : Call(parts, std::move(origin)),
+      slots_(slots),
+      collector_(std::move(collector)) {}
+
+std::shared_ptr<UnaryCall> UnaryCall::Start(
+    const CallParts& parts, CallOrigin origin, UnarySlots slots,
+    std::unique_ptr<Collector> collector) {
+  std::shared_ptr<UnaryCall> call(
+      new UnaryCall(parts, std::move(origin), slots, std::move(collector)));
+  call->self_ = call;
+  return call;
+}
+
+void UnaryCall::OnAccepted(const Accepted& accepted) {
+  collector_->OnAccepted(accepted, facts());
+}
+
+void UnaryCall::OnPrompt(PromptOutput prompt) {
+  collector_->OnPrompt(std::move(prompt));
+}
+
+void UnaryCall::OnToken(TokenOutput token) {
+  collector_->OnToken(std::move(token));
+}
+
+void UnaryCall::OnFinished(Finished finished) {
+  collector_->OnFinished(std::move(finished));
+}
+
+void UnaryCall::OnDone(const absl::Status& status, const Usage& usage,
+                       const Timings& timings) {
+  End(status, usage, timings);
+  if (status.ok()) {
+    collector_->OnUsage(usage, timings);
+    *slots_.response = ToByteBuffer(collector_->result());
+  }
+  AddRetryTrailer(status, *slots_.context);
+  Finish(ToGrpcStatus(status));
+}
+
+absl::Status UnaryCall::CheckSize(const Request& request) const {
+  return parts().parser->CheckUnarySize(request);
+}
+
+void UnaryCall::OnDone() {
+  const std::shared_ptr<UnaryCall> self = std::move(self_);
+}
+
+}  // namespace flash

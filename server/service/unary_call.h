@@ -1,0 +1,56 @@
+// The gRPC side of one GenerateUnary or Score call: gathers the answer and
+// sends it when it is complete.
+
+#ifndef SERVER_SERVICE_UNARY_CALL_H_
+#define SERVER_SERVICE_UNARY_CALL_H_
+
+#include <grpcpp/support/byte_buffer.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <memory>
+
+#include "server/service/call.h"
+#include "server/service/collectors.h"
+
+namespace flash {
+
+// Where gRPC keeps a unary call's context and answer, until OnDone().
+struct UnarySlots {
+  grpc::CallbackServerContext* context = nullptr;
+  grpc::ByteBuffer* response = nullptr;
+};
+
+// Lifetime: shared by gRPC, from Start() to OnDone(), and by the request.
+class UnaryCall final : public Call, public grpc::ServerUnaryReactor {
+ public:
+  // Returns a call that gRPC may be given; it keeps itself until OnDone().
+  static std::shared_ptr<UnaryCall> Start(const CallParts& parts,
+                                          CallOrigin origin, UnarySlots slots,
+                                          std::unique_ptr<Collector> collector);
+
+  // RequestSink, on the decode thread.
+  void OnAccepted(const Accepted& accepted) override;
+  void OnPrompt(PromptOutput prompt) override;
+  void OnToken(TokenOutput token) override;
+  void OnFinished(Finished finished) override;
+  void OnDone(const absl::Status& status, const Usage& usage,
+              const Timings& timings) override;
+
+  absl::Status CheckSize(const Request& request) const override;
+
+  // grpc::ServerUnaryReactor.
+  void OnCancel() override { Cancel(); }
+  void OnDone() override;
+
+ private:
+  UnaryCall(const CallParts& parts, CallOrigin origin, UnarySlots slots,
+            std::unique_ptr<Collector> collector);
+
+  const UnarySlots slots_;
+  const std::unique_ptr<Collector> collector_;
+  std::shared_ptr<UnaryCall> self_;  // set by Start(), dropped by OnDone()
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SERVICE_UNARY_CALL_H_
