@@ -4,14 +4,20 @@
 #include <functional>
 
 #include "server/model/exponential.h"
+#include "server/model/lanes.h"
 
 namespace flash {
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kHighestFinite = std::numeric_limits<float>::max();
 
 // Elements among which ScanLogits() looks for the index in the end.
 constexpr size_t kScanBlock = 1024;
+
+constexpr int kVectors = kLogitLanes / 4;
+
+size_t WholeBlocks(size_t size) { return size - size % kLogitLanes; }
 
 struct BlockScan {
   float highest;
@@ -19,48 +25,79 @@ struct BlockScan {
 };
 
 BlockScan ScanBlock(std::span<const float> block) {
-  float highest[kLogitLanes];
-  int32_t faulted[kLogitLanes] = {};
-  std::fill_n(highest, kLogitLanes, -std::numeric_limits<float>::infinity());
-  const size_t whole = block.size() - block.size() % kLogitLanes;
+  Float4 highest[kVectors];
+  std::fill_n(highest, kVectors, Splat(-kInfinity));
+  Int4 finite = {-1, -1, -1, -1};
+  const size_t whole = WholeBlocks(block.size());
   for (size_t i = 0; i < whole; i += kLogitLanes) {
-    for (int lane = 0; lane < kLogitLanes; ++lane) {
-      const float logit = block[i + lane];
-      highest[lane] = logit > highest[lane] ? logit : highest[lane];
-      faulted[lane] |= !(logit <= kHighestFinite);
+    for (int v = 0; v < kVectors; ++v) {
+      const Float4 logits = LoadFloat4(&block[i + 4 * v]);
+      highest[v] = logits > highest[v] ? logits : highest[v];
+      finite &= logits <= kHighestFinite;  // or -infinity
     }
   }
-  for (size_t i = whole; i < block.size(); ++i) {
-    highest[0] = block[i] > highest[0] ? block[i] : highest[0];
-    faulted[0] |= !(block[i] <= kHighestFinite);
+  BlockScan scan = {-kInfinity, AnyOf(~finite)};
+  for (const Float4& lanes : highest) {
+    for (int i = 0; i < 4; ++i) scan.highest = std::max(scan.highest, lanes[i]);
   }
-  return {*std::max_element(highest, highest + kLogitLanes),
-          std::any_of(faulted, faulted + kLogitLanes,
-                      [](int32_t flag) { return flag != 0; })};
+  for (const float logit : block.subspan(whole)) {
+    scan.highest = std::max(scan.highest, logit);
+    scan.faulted |= !(logit <= kHighestFinite);
+  }
+  return scan;
 }
 
-// One partial sum for each lane, added as a tree: a fixed expression.
-double SumOfLanes(double* lanes) {
-  for (int width = kLogitLanes / 2; width > 0; width /= 2) {
-    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+// Sixteen partial sums, added as a tree: a fixed expression.
+class LaneSum {
+ public:
+  void Add(Float4 terms, int vector) {
+    lanes_[vector] += __builtin_convertvector(terms, Double4);
   }
-  return lanes[0];
-}
+  void AddOne(float term, size_t lane) { lanes_[lane / 4][lane % 4] += term; }
 
-float WeightOf(float logit, float highest, float scale) {
-  // At -25 the weight rounds to 0; also for what NaN 0 * infinity gives.
-  const float x = (logit - highest) * scale;
-  const float weight = ExpOfNonPositive(x > -25.0f ? x : -25.0f);
+  double Total() const {
+    const Double4 sum = (lanes_[0] + lanes_[1]) + (lanes_[2] + lanes_[3]);
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+
+ private:
+  Double4 lanes_[kVectors] = {};
+};
+
+// For float and Float4.
+template <typename Float>
+Float WeightOf(Float logit, float highest, float scale) {
+  // At -25 the weight rounds to 0; also for the NaN of 0 times infinity.
+  const Float least = Float{} - 25.0f;
+  Float x = (logit - highest) * scale;
+  x = x > least ? x : least;
+  const Float weight = ExpOfNonPositive(x);
   // Below 2^-11 a float has bits under 2^-34; adding 2^-11 rounds them away.
   constexpr float kShift = 0x1p-11f;
-  const float rounded = (weight + kShift) - kShift;
+  const Float rounded = (weight + kShift) - kShift;
   return weight < kShift ? rounded : weight;
 }
 
-float ExponentialOf(float logit, float highest) {
+// weights[i] = kept(values[i]) ? weights[i] : 0
+template <typename Kept>
+void DropUnless(const Kept& kept, std::span<const float> values,
+                std::span<float> weights) {
+  const size_t whole = values.size() - values.size() % 4;
+  for (size_t i = 0; i < whole; i += 4) {
+    const Float4 lanes = LoadFloat4(&weights[i]);
+    Store(kept(LoadFloat4(&values[i])) ? lanes : Float4{}, &weights[i]);
+  }
+  for (size_t i = whole; i < values.size(); ++i) {
+    if (!kept(values[i])) weights[i] = 0;
+  }
+}
+
+template <typename Float>
+Float ExponentialOf(Float logit, float highest) {
   // exp(-80) of a whole vocabulary is nothing beside the highest one's 1.
-  const float x = logit - highest;
-  return ExpOfNonPositive(x > -80.0f ? x : -80.0f);
+  const Float least = Float{} - 80.0f;
+  const Float x = logit - highest;
+  return ExpOfNonPositive(x > least ? x : least);
 }
 
 }  // namespace
@@ -86,37 +123,78 @@ LogitScan ScanLogits(std::span<const float> logits) {
 
 void WeighLogits(std::span<const float> logits, float highest, float scale,
                  std::span<float> weights) {
-  const size_t size = logits.size();
-  const float* __restrict in = logits.data();
-  float* __restrict out = weights.data();
-  for (size_t i = 0; i < size; ++i) out[i] = WeightOf(in[i], highest, scale);
+  const size_t whole = WholeBlocks(logits.size());
+  for (size_t i = 0; i < whole; i += 4) {
+    Store(WeightOf(LoadFloat4(&logits[i]), highest, scale), &weights[i]);
+  }
+  for (size_t i = whole; i < logits.size(); ++i) {
+    weights[i] = WeightOf(logits[i], highest, scale);
+  }
 }
 
 double SumWeights(std::span<const float> weights) {
-  double lanes[kLogitLanes] = {};
-  const size_t whole = weights.size() - weights.size() % kLogitLanes;
+  LaneSum sum;
+  const size_t whole = WholeBlocks(weights.size());
   for (size_t i = 0; i < whole; i += kLogitLanes) {
-    for (int lane = 0; lane < kLogitLanes; ++lane) {
-      lanes[lane] += static_cast<double>(weights[i + lane]);
+    for (int v = 0; v < kVectors; ++v) {
+      sum.Add(LoadFloat4(&weights[i + 4 * v]), v);
     }
   }
-  for (size_t i = whole; i < weights.size(); ++i) lanes[0] += weights[i];
-  return SumOfLanes(lanes);
+  for (size_t i = whole; i < weights.size(); ++i) {
+    sum.AddOne(weights[i], i - whole);
+  }
+  return sum.Total();
+}
+
+WeightSum SumWeightsFrom(std::span<const float> logits,
+                         std::span<const float> weights, float least) {
+  LaneSum sum;
+  Int4 count = {};
+  const size_t whole = WholeBlocks(logits.size());
+  for (size_t i = 0; i < whole; i += kLogitLanes) {
+    for (int v = 0; v < kVectors; ++v) {
+      const size_t at = i + 4 * v;
+      const Int4 counts_in = LoadFloat4(&logits[at]) >= least;
+      sum.Add(counts_in ? LoadFloat4(&weights[at]) : Float4{}, v);
+      count -= counts_in;  // a mask is -1
+    }
+  }
+  int32_t tail = 0;
+  for (size_t i = whole; i < logits.size(); ++i) {
+    if (!(logits[i] >= least)) continue;
+    sum.AddOne(weights[i], i - whole);
+    ++tail;
+  }
+  return {sum.Total(), count[0] + count[1] + count[2] + count[3] + tail};
+}
+
+void DropBefore(LogitKey least, std::span<const float> logits,
+                std::span<float> weights) {
+  const size_t end = static_cast<size_t>(IndexOf(least)) + 1;
+  const float logit = logits[end - 1];
+  DropUnless([logit](auto values) { return values >= logit; },
+             logits.first(end), weights.first(end));
+  DropUnless([logit](auto values) { return values > logit; },
+             logits.subspan(end), weights.subspan(end));
+}
+
+void DropBelow(float least, std::span<float> weights) {
+  DropUnless([least](auto values) { return values >= least; }, weights,
+             weights);
 }
 
 double SumExponentials(std::span<const float> logits, float highest) {
-  double lanes[kLogitLanes] = {};
-  const size_t whole = logits.size() - logits.size() % kLogitLanes;
+  LaneSum sum;
+  const size_t whole = WholeBlocks(logits.size());
   for (size_t i = 0; i < whole; i += kLogitLanes) {
-    for (int lane = 0; lane < kLogitLanes; ++lane) {
-      lanes[lane] +=
-          static_cast<double>(ExponentialOf(logits[i + lane], highest));
+    for (int v = 0; v < kVectors; ++v) {
+      sum.Add(ExponentialOf(LoadFloat4(&logits[i + 4 * v]), highest), v);
     }
   }
   for (size_t i = whole; i < logits.size(); ++i) {
-    lanes[i - whole] += ExponentialOf(logits[i], highest);
+    sum.AddOne(ExponentialOf(logits[i], highest), i - whole);
   }
-  return SumOfLanes(lanes);
+  return sum.Total();
 }
 
 int32_t CountBefore(std::span<const float> logits, int32_t index) {
@@ -142,7 +220,7 @@ int32_t SelectHighest(std::span<const float> logits, int32_t k,
                      std::greater<>());
     count = k;
   };
-  ForEachAtLeast(logits, least, [&](int32_t index) {
+  ForEachInRange(logits, least, kInfinity, [&](int32_t index) {
     keys[count++] = KeyOf(logits[index], index);
     if (count == capacity && !all_fit) {
       keep_highest();

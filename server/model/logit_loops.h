@@ -1,6 +1,6 @@
 // The loops over a vocabulary's logits that sampling and log-probabilities are
-// made of. They run once per token of every request, so they are written in
-// blocks of a fixed width that compilers turn into vector code.
+// made of. They run for every token of every request, so they take four logits
+// side by side (lanes.h).
 
 #ifndef SERVER_MODEL_LOGIT_LOOPS_H_
 #define SERVER_MODEL_LOGIT_LOOPS_H_
@@ -11,9 +11,12 @@
 #include <limits>
 #include <span>
 
+#include "server/model/lanes.h"
+
 namespace flash {
 
-// How many elements a loop takes at a time; sums have as many partial sums.
+// How many elements a loop takes at a time: four times four. Sums have as many
+// partial sums.
 inline constexpr int kLogitLanes = 16;
 
 struct LogitScan {
@@ -22,23 +25,6 @@ struct LogitScan {
   bool faulted = false;  // one is NaN or +infinity; the rest is then undefined
 };
 LogitScan ScanLogits(std::span<const float> logits);
-
-// weights[i] = exp((logits[i] - highest) * scale), rounded to a multiple of
-// 2^-34. REQUIRES: equal sizes; no NaN, no +infinity; `highest` is the highest
-// and finite; scale >= 0 and finite.
-void WeighLogits(std::span<const float> logits, float highest, float scale,
-                 std::span<float> weights);
-
-// The sum: of multiples of 2^-34 that are at most 1, it is exact up to 2^19 of
-// them, so their order does not matter.
-double SumWeights(std::span<const float> weights);
-
-// The sum of exp(logits[i] - highest), without rounding, in kLogitLanes partial
-// sums. REQUIRES: as WeighLogits.
-double SumExponentials(std::span<const float> logits, float highest);
-
-// How many are higher than logits[index], or equal and before it.
-int32_t CountBefore(std::span<const float> logits, int32_t index);
 
 // A number that orders entries of a list: higher logits have higher keys, and
 // of equal ones the first. No two entries of a list have the same.
@@ -53,6 +39,37 @@ inline int32_t IndexOf(LogitKey key) {
   return static_cast<int32_t>(~static_cast<uint32_t>(key));
 }
 
+// weights[i] = exp((logits[i] - highest) * scale), rounded to a multiple of
+// 2^-34. REQUIRES: equal sizes; no NaN, no +infinity; `highest` is the highest
+// and finite; scale >= 0 and finite.
+void WeighLogits(std::span<const float> logits, float highest, float scale,
+                 std::span<float> weights);
+
+// The sum: of multiples of 2^-34 that are at most 1, it is exact up to 2^19 of
+// them, so their order does not matter.
+double SumWeights(std::span<const float> weights);
+
+// The sum of the weights whose logits are at least this, and how many they are.
+struct WeightSum {
+  double sum = 0;
+  int32_t count = 0;
+};
+WeightSum SumWeightsFrom(std::span<const float> logits,
+                         std::span<const float> weights, float least);
+
+// Sets the weights of the entries that are less than `least` to 0: by their
+// keys (see KeyOf), and by their weights.
+void DropBefore(LogitKey least, std::span<const float> logits,
+                std::span<float> weights);
+void DropBelow(float least, std::span<float> weights);
+
+// The sum of exp(logits[i] - highest), without rounding, in kLogitLanes partial
+// sums. REQUIRES: as WeighLogits.
+double SumExponentials(std::span<const float> logits, float highest);
+
+// How many are higher than logits[index], or equal and before it.
+int32_t CountBefore(std::span<const float> logits, int32_t index);
+
 // Writes the keys of the k highest entries, in no particular order, to the
 // front of `keys`, and returns how many: fewer than k if fewer are above
 // -infinity. REQUIRES: k >= 0; no NaN; `keys` has NumSelectKeys() entries.
@@ -65,25 +82,27 @@ constexpr int32_t NumSelectKeys(size_t size, int32_t k) {
       static_cast<int64_t>(size), std::max<int64_t>(int64_t{4} * k, 1024)));
 }
 
-// Calls visit(i), in ascending order, for every i with values[i] >= least.
-// `visit` may raise `least`. Blocks that have none cost a fraction.
+// Calls visit(i), in ascending order, for every i with values[i] in
+// [least, above). `visit` may raise `least`. Blocks that have none cost a
+// fraction.
 template <typename Visit>
-void ForEachAtLeast(std::span<const float> values, const float& least,
-                    const Visit& visit) {
+void ForEachInRange(std::span<const float> values, const float& least,
+                    float above, const Visit& visit) {
   const auto size = static_cast<int32_t>(values.size());
   int32_t i = 0;
   for (; i + kLogitLanes <= size; i += kLogitLanes) {
-    const float* block = values.data() + i;
-    const float bound = least;
-    int32_t any = 0;
-    for (int lane = 0; lane < kLogitLanes; ++lane) any |= block[lane] >= bound;
-    if (any == 0) continue;
-    for (int lane = 0; lane < kLogitLanes; ++lane) {
-      if (block[lane] >= least) visit(i + lane);
+    Int4 in_range = {};
+    for (int v = 0; v < kLogitLanes; v += 4) {
+      const Float4 lanes = LoadFloat4(&values[i + v]);
+      in_range |= (lanes >= least) & (lanes < above);
+    }
+    if (!AnyOf(in_range)) continue;
+    for (int32_t at = i; at < i + kLogitLanes; ++at) {
+      if (values[at] >= least && values[at] < above) visit(at);
     }
   }
   for (; i < size; ++i) {
-    if (values[i] >= least) visit(i);
+    if (values[i] >= least && values[i] < above) visit(i);
   }
 }
 

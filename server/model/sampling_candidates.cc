@@ -10,6 +10,11 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kHighestFinite = std::numeric_limits<float>::max();
 
+// top_p's search: among so few keys a selection costs less than a pass over all
+// logits, and logits that so many bisections cannot tell apart are equal.
+constexpr int32_t kFewKeys = 512;
+constexpr int kMaxPasses = 24;
+
 // A changed logit must stay a number that the scan accepts, whatever the
 // options were: NaN masks, +infinity is the highest finite number.
 float Tamed(float logit) {
@@ -29,12 +34,12 @@ float Penalized(float logit, const TokenHistory::Entry& entry,
 }
 
 // The lowest key of the shortest run of the highest keys whose weights add up
-// to `target`. Halves the part that is in question until one key is left; as
-// sums are exact, the order in which they are added does not matter.
-// REQUIRES: at least one key.
+// to `target`, `sum` being that of higher keys that are not among `keys`.
+// Halves the part that is in question until one key is left; as sums are exact,
+// the order in which they are added does not matter. REQUIRES: a key.
 LogitKey SelectByWeight(std::span<LogitKey> keys,
-                        std::span<const float> weights, double target) {
-  double sum = 0;  // of the keys that are certainly in the run
+                        std::span<const float> weights, double sum,
+                        double target) {
   while (keys.size() > 1) {
     const size_t half = keys.size() / 2;
     std::nth_element(keys.begin(), keys.begin() + half, keys.end(),
@@ -108,7 +113,17 @@ void SamplingCandidates::KeepTopK(int32_t k) {
   const std::span<LogitKey> keys = scratch_.keys;
   const int32_t count = SelectHighest(logits_, k, keys);
   if (count == 0) return;
-  KeepFrom(*std::min_element(keys.begin(), keys.begin() + count));
+  // The list is written anew, in place: an entry never moves backwards.
+  const LogitKey least = *std::min_element(keys.begin(), keys.begin() + count);
+  const float least_logit = logits_[IndexOf(least)];
+  int32_t size = 0;
+  ForEachInRange(logits_, least_logit, kInfinity, [&](int32_t index) {
+    if (KeyOf(logits_[index], index) < least) return;
+    scratch_.ids[size] = IdAt(index);
+    scratch_.logits[size++] = logits_[index];
+  });
+  ids_ = std::span(scratch_.ids).first(size);
+  logits_ = std::span(scratch_.logits).first(size);
 }
 
 void SamplingCandidates::Weigh(float highest, float scale) {
@@ -121,28 +136,40 @@ void SamplingCandidates::Weigh(float highest, float scale) {
 void SamplingCandidates::KeepTopP(double top_p) {
   const double total = SumWeights(weights_);
   const double target = top_p * total;
-  // Candidates below this weight hardly add up to the 1 - top_p that is to be
-  // dropped, so those above suffice. The bound need only be good: whether they
-  // do is checked below, and if not, all are taken.
-  const double bound =
+  // The run that is kept ends between two logits: it has all from `above` up,
+  // and nothing under `least`. Candidates below this weight hardly add up to
+  // what may be dropped; if they do, the search starts with all.
+  const double dropped =
       (1 - top_p) * total / static_cast<double>(weights_.size());
-  const double logit = highest_ + std::log(bound) / scale_;
-  float least = std::max(static_cast<float>(logit), -kHighestFinite);
-  int32_t count = GatherKeys(least);
-  double sum = 0;
-  for (int32_t i = 0; i < count; ++i) {
-    sum += weights_[IndexOf(scratch_.keys[i])];
+  float least =
+      std::max(static_cast<float>(highest_ + std::log(dropped) / scale_),
+               -kHighestFinite);
+  float above = kInfinity;
+  WeightSum from_least = SumWeightsFrom(logits_, weights_, least);
+  WeightSum from_above;
+  if (!(from_least.sum >= target)) {
+    least = -kHighestFinite;
+    from_least = SumWeightsFrom(logits_, weights_, least);
   }
-  if (!(sum >= target)) count = GatherKeys(-kHighestFinite);
-  KeepFrom(
-      SelectByWeight(std::span(scratch_.keys).first(count), weights_, target));
+  // Bisection in passes that are vector code, until a selection is cheap.
+  for (int pass = 0; pass < kMaxPasses; ++pass) {
+    if (from_least.count - from_above.count <= kFewKeys) break;
+    const float middle = least + (std::min(above, highest_) - least) / 2;
+    const WeightSum from_middle = SumWeightsFrom(logits_, weights_, middle);
+    if (from_middle.sum >= target) {
+      least = middle;
+      from_least = from_middle;
+    } else {
+      above = middle;
+      from_above = from_middle;
+    }
+  }
+  const std::span<LogitKey> keys = GatherKeys(least, above);
+  DropBefore(SelectByWeight(keys, weights_, from_above.sum, target), logits_,
+             weights_);
 }
 
-void SamplingCandidates::KeepMinP(float min_p) {
-  int32_t size = 0;
-  ForEachAtLeast(weights_, min_p, [&](int32_t index) { Move(index, size++); });
-  Shorten(size);
-}
+void SamplingCandidates::KeepMinP(float min_p) { DropBelow(min_p, weights_); }
 
 int32_t SamplingCandidates::Draw(double u) const {
   constexpr size_t kBlock = 256;
@@ -181,33 +208,12 @@ std::span<float> SamplingCandidates::MutableLogits() {
   return own;
 }
 
-int32_t SamplingCandidates::GatherKeys(float least) {
+std::span<LogitKey> SamplingCandidates::GatherKeys(float least, float above) {
   int32_t count = 0;
-  ForEachAtLeast(logits_, least, [&](int32_t index) {
+  ForEachInRange(logits_, least, above, [&](int32_t index) {
     scratch_.keys[count++] = KeyOf(logits_[index], index);
   });
-  return count;
-}
-
-void SamplingCandidates::KeepFrom(LogitKey least) {
-  const float least_logit = logits_[IndexOf(least)];
-  int32_t size = 0;
-  ForEachAtLeast(logits_, least_logit, [&](int32_t index) {
-    if (KeyOf(logits_[index], index) >= least) Move(index, size++);
-  });
-  Shorten(size);
-}
-
-void SamplingCandidates::Move(int32_t from, int32_t to) {
-  scratch_.ids[to] = IdAt(from);
-  scratch_.logits[to] = logits_[from];
-  if (!weights_.empty()) weights_[to] = weights_[from];
-}
-
-void SamplingCandidates::Shorten(int32_t size) {
-  ids_ = std::span(scratch_.ids).first(size);
-  logits_ = std::span(scratch_.logits).first(size);
-  if (!weights_.empty()) weights_ = weights_.first(size);
+  return std::span(scratch_.keys).first(count);
 }
 
 }  // namespace flash

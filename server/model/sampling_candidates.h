@@ -13,8 +13,9 @@
 namespace flash {
 
 // A list of ids in ascending order, with a logit each and, after Weigh(), a
-// weight each. As long as all ids below num_pieces are in it, the ids are not
-// written down; as long as no logit was changed, the raw ones are not copied.
+// weight each; the stages after that drop an id by making its weight 0. As long
+// as all ids below num_pieces are in it, the ids are not written down; as long
+// as no logit was changed, the raw ones are not copied.
 //
 // Thread safety: one thread at a time. Borrows everything.
 class SamplingCandidates {
@@ -43,7 +44,8 @@ class SamplingCandidates {
   void KeepTopK(int32_t k);
   // Stage 3, for the temperature 1 / scale. REQUIRES: `highest` is Scan()'s.
   void Weigh(float highest, float scale);
-  // Stages 5 and 6. REQUIRES: Weigh(); top_p < 1; 0 < min_p <= 1.
+  // Stages 5 and 6. REQUIRES: Weigh(), then this order; top_p < 1;
+  // 0 < min_p <= 1.
   void KeepTopP(double top_p);
   void KeepMinP(float min_p);
   // Stage 7: the id that the number u in [0, 1) draws. REQUIRES: Weigh().
@@ -54,14 +56,8 @@ class SamplingCandidates {
   int32_t IndexOfId(int32_t id) const;
   // The logits, for writing. Copies the raw ones if they were not yet.
   std::span<float> MutableLogits();
-  // Writes the keys of all with at least this logit to scratch_.keys.
-  int32_t GatherKeys(float least);
-  // Drops every candidate whose key is lower. Weights go along.
-  void KeepFrom(LogitKey least);
-  // Moves a candidate to a place at or before its own.
-  void Move(int32_t from, int32_t to);
-  void Shorten(int32_t size);
-
+  // The keys, in scratch_, of those with a logit in [least, above).
+  std::span<LogitKey> GatherKeys(float least, float above);
   const SampleInput& input_;
   SamplingScratch& scratch_;
   std::span<const float> logits_;  // raw, or in scratch_
