@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Who may include whom.
+
+The folders are layers, in the order in which a request passes them; a lower
+layer knows nothing of an upper one. This reads every #include of ours and fails
+where one goes against the table below.
+"""
+
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# A folder may include itself and these. server/*.cc builds everything.
+MAY_INCLUDE = {
+    "kernels": [],
+    "kernels/cpu": ["kernels"],
+    "kernels/cuda": ["kernels"],
+    "proto": [],
+    "server/model": ["kernels"],
+    "server/tokenizer": ["kernels", "server/model"],
+    "server/scheduler": ["kernels", "server/model", "server/tokenizer"],
+    "server/sessions": ["kernels", "server/model", "server/tokenizer", "proto"],
+    "server/service": ["kernels", "server/model", "server/tokenizer",
+                       "server/scheduler", "server/sessions", "proto"],
+    "server": ["kernels", "kernels/cpu", "kernels/cuda", "server/model",
+               "server/tokenizer", "server/scheduler", "server/sessions",
+               "server/service", "proto"],
+    "client": ["proto"],
+}
+# Found anywhere else than in these folders, these words are a leak.
+ONLY_IN = {
+    r"#include <cuda|#include <cublas|__global__": ["kernels/cuda"],
+    r"#include \"(grpcpp|google/protobuf)|#include <(grpcpp|google/protobuf)":
+        ["server/service", "server/sessions", "client", "server"],
+    r"#include \"absl/flags/": ["server", "client"],
+}
+SOURCES = ("*.h", "*.cc", "*.cu", "*.cuh")
+INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)
+OURS = ("kernels/", "server/", "client/", "proto/", "tests/", "deploy/")
+
+
+def included_folder(name):
+    """The layer that an include belongs to; generated headers are proto's."""
+    folder = str(pathlib.PurePosixPath(name).parent)
+    if name.endswith(".pb.h") or folder.startswith("flash/v1"):
+        return "proto"
+    return folder
+
+
+def violations(folder, text):
+    """The includes of a file in `folder` that the table does not allow."""
+    allowed = [folder] + MAY_INCLUDE[folder]
+    found = []
+    for name in INCLUDE.findall(text):
+        if not name.startswith(OURS) and not name.endswith(".pb.h"):
+            continue
+        if included_folder(name) not in allowed:
+            found.append(name)
+    return found
+
+
+def sources():
+    for folder in MAY_INCLUDE:
+        for pattern in SOURCES:
+            for path in sorted((ROOT / folder).glob(pattern)):
+                yield folder, path
+
+
+class LayeringTest(unittest.TestCase):
+
+    def test_no_folder_includes_one_above_it(self):
+        for folder, path in sources():
+            for name in violations(folder, path.read_text()):
+                self.fail(f"{path.relative_to(ROOT)} includes {name}: "
+                          f"{folder} may include {MAY_INCLUDE[folder]}")
+
+    def test_every_source_lies_in_a_known_layer(self):
+        for top in ("kernels", "server", "client"):
+            for pattern in SOURCES:
+                for path in (ROOT / top).rglob(pattern):
+                    folder = str(path.parent.relative_to(ROOT))
+                    self.assertIn(folder, MAY_INCLUDE, path)
+
+    def test_libraries_stay_where_they_belong(self):
+        for folder, path in sources():
+            for words, folders in ONLY_IN.items():
+                if folder not in folders and re.search(words, path.read_text()):
+                    self.fail(f"{path.relative_to(ROOT)} uses {words}, which "
+                              f"belongs in {folders}")
+
+    def test_a_wrong_include_is_noticed(self):
+        self.assertEqual(
+            violations("kernels", '#include "server/model/config.h"\n'),
+            ["server/model/config.h"])
+        self.assertEqual(
+            violations("server/model", '#include "flash/v1/inference.pb.h"\n'),
+            ["flash/v1/inference.pb.h"])
+        self.assertEqual(
+            violations("client", '#include "tests/x/y.h"\n'), ["tests/x/y.h"])
+        self.assertEqual(
+            violations("server/model", '#include "kernels/backend.h"\n'), [])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs, builds and runs the tests; the last lines are ctest's summary.
+#
+#   tests/run.sh                       every test (under 20 minutes from scratch
+#                                      on two cores)
+#   tests/run.sh --sanitizer=address   the tests with AddressSanitizer and
+#                                      UndefinedBehaviorSanitizer
+#   tests/run.sh --sanitizer=thread    the tests with ThreadSanitizer
+#   tests/run.sh --fuzz=SECONDS        every fuzz target for so many seconds
+#   tests/run.sh -R REGEX              further arguments go to ctest
+set -euo pipefail
+
+sanitizer=
+fuzz=
+ctest_arguments=()
+for argument in "$@"; do
+  case "$argument" in
+    --sanitizer=address|--sanitizer=thread) sanitizer=${argument#*=} ;;
+    --fuzz=[0-9]*) fuzz=${argument#*=} ;;
+    -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    --sanitizer=*|--fuzz=*) echo "see $0 --help" >&2; exit 2 ;;
+    *) ctest_arguments+=("$argument") ;;
+  esac
+done
+
+cd "$(dirname "$0")/.."
+bash deploy/local/install_packages.sh --tests
+
+# configure_and_build <folder> <cmake argument>...
+configure_and_build() {
+  local folder=$1
+  shift
+  cmake -S . -B "$folder" -G Ninja "$@" >/dev/null
+  cmake --build "$folder"
+}
+
+if [ -n "$fuzz" ]; then
+  configure_and_build build-fuzz -DFLASH_FUZZ=ON -DCMAKE_C_COMPILER=clang \
+    -DCMAKE_CXX_COMPILER=clang++ -DFLASH_BUILD_SERVER=ON
+  exec bash tests/fuzz/run.sh build-fuzz "$fuzz"
+fi
+
+folder=build
+arguments=()
+if [ -n "$sanitizer" ]; then
+  folder=build-$sanitizer
+  arguments=(-DFLASH_SANITIZER="$sanitizer" -DCMAKE_BUILD_TYPE=Debug
+             -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1")
+  # Benchmarks and soaks measure what a sanitizer changes.
+  ctest_arguments+=(-LE "slow|python")
+fi
+configure_and_build "$folder" "${arguments[@]}"
+export ASAN_OPTIONS=detect_stack_use_after_return=1
+export UBSAN_OPTIONS=print_stacktrace=1
+export TSAN_OPTIONS="suppressions=$PWD/tests/tsan_suppressions.txt history_size=4"
+exec ctest --test-dir "$folder" --output-on-failure --parallel "$(nproc)" \
+  "${ctest_arguments[@]}"
