@@ -123,6 +123,11 @@ absl::Status Checkpoint::AddShards(std::string_view index_json) {
   for (const auto& [tensor, shard] : *shards) {
     if (!files.contains(shard)) {
       absl::StatusOr<TensorMap> tensors = MapFile(shard);
+      if (absl::IsNotFound(tensors.status())) {
+        return absl::NotFoundError(
+            absl::StrCat(Path(shard), ": is missing, though ", kIndexFile,
+                         " says it has tensor \"", tensor, "\""));
+      }
       if (!tensors.ok()) return tensors.status();
       files.emplace(shard, *std::move(tensors));
     }
@@ -136,9 +141,9 @@ absl::Status Checkpoint::AddShards(std::string_view index_json) {
   }
   for (const auto& [shard, left] : files) {
     if (left.empty()) continue;
-    return Damaged(
-        shard, absl::StrCat("has tensor \"", left.begin()->first, "\", which ",
-                            kIndexFile, " does not say"));
+    return Damaged(Path(shard),
+                   absl::StrCat("has tensor \"", left.begin()->first,
+                                "\", which ", kIndexFile, " does not say"));
   }
   return absl::OkStatus();
 }
