@@ -71,18 +71,15 @@ std::string SentencePieceLibrary::Surface(int id) const {
   const auto& processor = rep_->processor;
   if (processor.IsControl(id) || processor.IsUnused(id)) return {};
   if (processor.IsUnknown(id)) {
-    std::string surface;
     // The model's file may name another surface than U+2047: ask the library.
-    const std::vector<int> ids = {id};
-    if (!processor.Decode(ids, &surface).ok()) return {};
-    return surface;
+    return Decode({id});
   }
   const std::string& piece = processor.IdToPiece(id);
   return processor.IsByte(id) ? ByteOf(piece) : WithSpaces(piece);
 }
 
-bool SentencePieceLibrary::IsUnknown(int id) const {
-  return rep_->processor.IsUnknown(id);
+bool SentencePieceLibrary::BeginsWithSpaceSymbol(int id) const {
+  return rep_->processor.IdToPiece(id).starts_with(kSpaceSymbol);
 }
 
 bool SentencePieceLibrary::AddsDummyPrefix() const {
@@ -98,6 +95,13 @@ bool SentencePieceLibrary::Encode(std::string_view text,
   const auto status = rep_->processor.Encode(text, &ids);
   if (!status.ok()) error = status.ToString();
   return status.ok();
+}
+
+std::string SentencePieceLibrary::Decode(
+    const std::vector<int32_t>& ids) const {
+  std::string text;
+  if (!rep_->processor.Decode(ids, &text).ok()) return {};
+  return text;
 }
 
 }  // namespace flash

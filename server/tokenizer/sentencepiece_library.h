@@ -32,8 +32,10 @@ class SentencePieceLibrary {
   // beginning. REQUIRES: 0 <= id < num_pieces().
   std::string Surface(int id) const;
 
-  // Whether `id` is the piece for what the model has no piece for.
-  bool IsUnknown(int id) const;
+  // Whether the piece is written with the sign for a space at its front: what
+  // a dummy prefix becomes. (The unknown piece and the byte of a space are not,
+  // though their surfaces begin with one.)
+  bool BeginsWithSpaceSymbol(int id) const;
 
   // Whether a text that begins with "a" is encoded as if with a space before.
   bool AddsDummyPrefix() const;
@@ -41,6 +43,9 @@ class SentencePieceLibrary {
   // False, with the library's words in `error`, if it refuses the text.
   bool Encode(std::string_view text, std::vector<int32_t>& ids,
               std::string& error) const;
+
+  // The library's own decoding, of all ids at once.
+  std::string Decode(const std::vector<int32_t>& ids) const;
 
  private:
   struct Rep;

@@ -51,7 +51,8 @@ std::string SentencePieceTokenizer::Piece(int32_t id, Place place) const {
   if (id < 0 || id >= num_pieces()) return {};
   const std::string& piece = pieces_[id];
   const bool drop_space = place == Place::kFirst && adds_dummy_prefix_ &&
-                          piece.starts_with(' ') && !library_->IsUnknown(id);
+                          piece.starts_with(' ') &&
+                          library_->BeginsWithSpaceSymbol(id);
   return drop_space ? piece.substr(1) : piece;
 }
 

@@ -3,7 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,15 +16,16 @@ namespace {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string bytes{std::istreambuf_iterator<char>(file),
-                    std::istreambuf_iterator<char>()};
-  // A directory can be opened, but not read; only errno tells.
-  if (!file.is_open() || file.bad() || (bytes.empty() && errno != 0)) {
+  const std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  // A directory can be opened, but not read; only errno tells it from a file
+  // that is empty.
+  if (!file.is_open() || (bytes.view().empty() && errno != 0)) {
     return absl::NotFoundError(absl::StrCat("cannot read the tokenizer ", path,
                                             ": ", std::strerror(errno)));
   }
-  return bytes;
+  return std::move(bytes).str();
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadSentencePiece(
