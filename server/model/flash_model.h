@@ -38,11 +38,11 @@ class FlashModel final : public LanguageModel {
   struct Options {
     // Unset: what the checkpoint has where the backend is fast at it, else
     // float32.
-    std::optional<DataType> weights;
+    std::optional<DataType> weights = std::nullopt;
     // Unset: float32 for float32 weights, else bfloat16.
-    std::optional<DataType> cache;
+    std::optional<DataType> cache = std::nullopt;
     // Unset: min(64, half of memory_bytes divided by the bytes of a slot).
-    std::optional<int> slots;
+    std::optional<int> slots = std::nullopt;
     int64_t memory_bytes = 0;  // that this process may still use
     int max_rows = 256;        // of a step
     int max_logits_rows = 64;
@@ -59,6 +59,7 @@ class FlashModel final : public LanguageModel {
   DataType cache_type() const { return states_->layout().cache; }
   int64_t slot_bytes() const { return states_->layout().slot_bytes; }
   size_t weight_bytes() const { return network_->weight_bytes(); }
+  const DecodeStates& states() const { return *states_; }
 
   int vocab_size() const override;
   int chunk_size() const override;

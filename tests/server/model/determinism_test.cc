@@ -269,7 +269,7 @@ TEST_P(DeterminismTest, ANumberThatIsNotFiniteEndsItsOwnRunOnly) {
   std::vector<RunResult> results;
   const auto last = std::span(ids).last(1);
   const std::vector<flash::Run> runs = {{1, last, LogitsWanted::kLast},
-                                 {0, last, LogitsWanted::kLast}};
+                                        {0, last, LogitsWanted::kLast}};
   ASSERT_TRUE(runner.model().Step(runs, results).ok());
   EXPECT_TRUE(results[0].faulted);
   EXPECT_FALSE(results[1].faulted);
