@@ -32,7 +32,7 @@ class Text:
 def missing_packages():
     """Debian packages that the preparation needs and that are not installed."""
     files = {"bible-kjv-text": KJV_DATA, "dict-jargon": JARGON, "dict-devil": DEVIL, "sword-text-web": WEB_DATA}
-    commands = {"bible-kjv": "bible", "diatheke": "diatheke", "xz-utils": "xz"}
+    commands = {"bible-kjv": "bible", "diatheke": "diatheke"}
     lacking = [package for package, path in files.items() if not os.path.exists(path)]
     # /usr/games is on few root PATHs, but is where Debian may put such commands.
     search = os.environ.get("PATH", "") + ":/usr/games:/usr/bin"
@@ -115,7 +115,8 @@ def bibles():
 def dictionary_body(path, first_entry):
     with gzip.open(path) as file:
         text = file.read().decode("utf-8", errors="replace").replace("\r", "")
-    return text[text.index("\n" + first_entry) + 1:]
+    body = text[text.index("\n" + first_entry) + 1:].rstrip()
+    return body[:body.rindex("\n")].rstrip() + "\n"  # the last line lists the characters of the headwords
 
 
 def jargon():
