@@ -111,6 +111,9 @@ void FlashModel::PlanRun(const Run& run) {
   const int64_t offset = begin % config_.chunk_size;
   const int64_t size = static_cast<int64_t>(run.tokens.size());
   FLASH_CHECK(size > 0 && offset + size <= config_.chunk_size);
+  // Learned positions have a table of so many rows.
+  FLASH_CHECK(!config_.max_length.has_value() ||
+              begin + size <= *config_.max_length);
   row_runs_.push_back({.first_row = static_cast<int32_t>(rows_.size()),
                        .num_rows = static_cast<int32_t>(size)});
   const double past = static_cast<double>(begin - offset);
