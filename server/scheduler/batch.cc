@@ -55,13 +55,13 @@ void BatchBuilder::Build(
   batch.Clear();
   FindCandidates(requests);
   const Budget kept = KeptForPrompts();
-  AddDecoders(
-      std::min(limits_.max_rows - kept.rows, limits_.max_logits - kept.logits),
-      batch);
+  const int max_decoders =
+      std::min(limits_.max_rows - kept.rows, limits_.max_logits - kept.logits);
+  OrderDecoders(max_decoders);
+  AddDecoders(max_decoders, batch);
   AddPrompts(batch);
   const Budget left = Left(batch);  // what the prompts had no use for
   AddDecoders(std::min(left.rows, left.logits), batch);
-  ++step_;
 }
 
 void BatchBuilder::FindCandidates(
@@ -78,14 +78,15 @@ void BatchBuilder::FindCandidates(
       }
     }
   }
-  const auto waited_longer = [](const Batch::Owner& a, const Batch::Owner& b) {
-    return a.output->last_step < b.output->last_step;
-  };
-  // Mostly everybody was in the last step: then the order stays that of the
-  // requests and their outputs.
-  if (!std::is_sorted(decoders_.begin(), decoders_.end(), waited_longer)) {
-    std::stable_sort(decoders_.begin(), decoders_.end(), waited_longer);
-  }
+}
+
+void BatchBuilder::OrderDecoders(int max_rows) {
+  // If there is room for all, their order stays that of the requests.
+  if (static_cast<int>(decoders_.size()) <= max_rows) return;
+  std::sort(decoders_.begin(), decoders_.end(),
+            [](const Batch::Owner& a, const Batch::Owner& b) {
+              return a.output->last_row < b.output->last_row;
+            });
 }
 
 BatchBuilder::Budget BatchBuilder::KeptForPrompts() const {
@@ -110,7 +111,7 @@ BatchBuilder::Budget BatchBuilder::Left(const Batch& batch) const {
 void BatchBuilder::AddDecoders(int max_rows, Batch& batch) {
   for (; max_rows > 0 && next_decoder_ < decoders_.size(); --max_rows) {
     const Batch::Owner& owner = decoders_[next_decoder_++];
-    owner.output->last_step = step_;
+    owner.output->last_row = ++last_row_;
     batch.Add(
         {owner.output->slot, {&owner.output->pending, 1}, LogitsWanted::kLast},
         owner);

@@ -63,16 +63,18 @@ class BatchBuilder {
       const std::vector<std::unique_ptr<LiveRequest>>& requests);
   Budget KeptForPrompts() const;
   Budget Left(const Batch& batch) const;
+  // Puts those who have waited longest first if not all of them fit.
+  void OrderDecoders(int max_rows);
   void AddDecoders(int max_rows, Batch& batch);
   void AddPrompts(Batch& batch) const;
   // The longest run of ids that `owner` can do within `budget`; perhaps empty.
   Run PromptRun(const Batch::Owner& owner, const Budget& budget) const;
 
   const Limits limits_;
-  int64_t step_ = 0;
-  std::vector<Batch::Owner> decoders_;  // those who have waited longest first
-  size_t next_decoder_ = 0;             // the first that has no row yet
-  std::vector<Batch::Owner> prompts_;   // the oldest request first
+  int64_t last_row_ = 0;  // counts the rows of decoders
+  std::vector<Batch::Owner> decoders_;
+  size_t next_decoder_ = 0;            // the first that has no row yet
+  std::vector<Batch::Owner> prompts_;  // the oldest request first
 };
 
 }  // namespace flash

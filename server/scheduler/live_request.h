@@ -28,9 +28,9 @@ struct LiveOutput {
   int index = 0;  // output_index
   int slot = -1;  // -1: given back
   Phase phase = Phase::kWaiting;
-  int64_t num_run = 0;    // kPrompt, kPrior: ids that the slot has been given
-  int32_t pending = -1;   // kDecode: the last token, which the slot has not
-  int64_t last_step = 0;  // kDecode: when it last had a row (batch.h)
+  int64_t num_run = 0;   // kPrompt, kPrior: ids that the slot has been given
+  int32_t pending = -1;  // kDecode: the last token, which the slot has not
+  int64_t last_row = 0;  // kDecode: which row its last one was (batch.h)
 
   int64_t num_tokens = 0;  // prior ones included
   int64_t num_prior = 0;
