@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "server/scheduler/interruption.h"
-#include "server/tokenizer/detokenizer.h"
 
 namespace flash {
 namespace {
@@ -27,7 +26,9 @@ int32_t HistoryWindow(const Request& request) {
 
 LiveRequest::LiveRequest(QueuedRequest queued, const Tokenizer& tokenizer,
                          const EngineOptions& options)
-    : queued_(std::move(queued)), options_(options) {
+    : queued_(std::move(queued)),
+      options_(options),
+      prompt_detokenizer_(tokenizer, Tokenizer::Place::kFirst) {
   const StoppingOptions& stopping = request().stopping;
   stop_ids_ = stopping.stop_token_ids;
   if (!stopping.ignore_eos) {
@@ -35,7 +36,7 @@ LiveRequest::LiveRequest(QueuedRequest queued, const Tokenizer& tokenizer,
                      options.eos_token_ids.end());
   }
   std::sort(stop_ids_.begin(), stop_ids_.end());
-  if (wants_prompt()) MakePromptTokens(tokenizer);
+  if (wants_prompt()) prompt_tokens_.reserve(request().prompt.size());
   MakeOutputs(tokenizer);
 }
 
@@ -57,21 +58,20 @@ void LiveRequest::MakeOutputs(const Tokenizer& tokenizer) {
   outputs_.front().phase = Phase::kPrompt;
 }
 
-void LiveRequest::MakePromptTokens(const Tokenizer& tokenizer) {
-  Detokenizer detokenizer(tokenizer, Tokenizer::Place::kFirst);
-  prompt_tokens_.resize(request().prompt.size());
-  for (size_t i = 0; i < prompt_tokens_.size(); ++i) {
-    const int32_t id = request().prompt[i];
-    prompt_tokens_[i].id = id;
-    prompt_tokens_[i].piece = detokenizer.Piece(id);
-    if (request().response.echo) {
-      prompt_text_ += detokenizer.Push(id);
-    } else {
-      detokenizer.Push(id);
+void LiveRequest::DescribePrompt(int64_t end) {
+  const std::vector<int32_t>& prompt = request().prompt;
+  end = std::min(end, static_cast<int64_t>(prompt.size()));
+  while (static_cast<int64_t>(prompt_tokens_.size()) < end) {
+    const int32_t id = prompt[prompt_tokens_.size()];
+    TokenInfo& token = prompt_tokens_.emplace_back();
+    token.id = id;
+    token.piece = prompt_detokenizer_.Piece(id);
+    const std::string text = prompt_detokenizer_.Push(id);
+    if (request().response.echo) prompt_text_ += text;
+    if (prompt_detokenizer_.place() == Tokenizer::Place::kFirst) {
+      ++num_textless_;
     }
-    if (detokenizer.place() == Tokenizer::Place::kFirst) ++num_textless_;
   }
-  if (request().response.echo) prompt_text_ += detokenizer.Flush();
 }
 
 void LiveRequest::TakePrior(LiveOutput& output) {
@@ -118,6 +118,8 @@ bool LiveRequest::samples_at_end(const LiveOutput& output) const {
 }
 
 PromptOutput LiveRequest::TakePromptOutput() {
+  DescribePrompt(static_cast<int64_t>(request().prompt.size()));
+  if (request().response.echo) prompt_text_ += prompt_detokenizer_.Flush();
   return {std::move(prompt_tokens_), std::move(prompt_text_)};
 }
 

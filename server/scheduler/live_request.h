@@ -16,6 +16,7 @@
 #include "server/scheduler/output_text.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/request_queue.h"
+#include "server/tokenizer/detokenizer.h"
 #include "server/tokenizer/tokenizer.h"
 
 namespace flash {
@@ -75,14 +76,16 @@ class LiveRequest {
   bool wants_prompt() const {
     return wants_prompt_logprobs() || request().response.echo;
   }
-  // For each prompt id, if wants_prompt(). Logprobs come in as they are known.
+  // Makes prompt_tokens() of the first `end` prompt ids (or of all). Bit by bit
+  // as the prompt is run: a long one must not hold up a step.
+  void DescribePrompt(int64_t end);
   std::vector<TokenInfo>& prompt_tokens() { return prompt_tokens_; }
-  // Where prompt id `index` stands in the text.
+  // Where prompt id `index` stands in the text. REQUIRES: it is described.
   Tokenizer::Place PromptPlace(int64_t index) const {
     return index <= num_textless_ ? Tokenizer::Place::kFirst
                                   : Tokenizer::Place::kLater;
   }
-  // What OnPrompt() is told; takes prompt_tokens().
+  // What OnPrompt() is told. Once.
   PromptOutput TakePromptOutput();
 
   // How the output's next token is drawn.
@@ -116,7 +119,6 @@ class LiveRequest {
 
  private:
   void MakeOutputs(const Tokenizer& tokenizer);
-  void MakePromptTokens(const Tokenizer& tokenizer);
   void TakePrior(LiveOutput& output);
   // Finishes the output if it has all the tokens that it may have.
   void FinishIfFull(LiveOutput& output);
@@ -127,6 +129,7 @@ class LiveRequest {
   std::vector<int32_t> stop_ids_;  // sorted; with EOS unless it is ignored
   std::vector<LiveOutput> outputs_;
   std::vector<TokenInfo> prompt_tokens_;
+  Detokenizer prompt_detokenizer_;
   std::string prompt_text_;   // with echo
   int64_t num_textless_ = 0;  // prompt ids before the first that adds text
   absl::Status outcome_;

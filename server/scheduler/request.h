@@ -4,7 +4,13 @@
 // its sink what happens, in this order:
 //   OnAccepted, then OnPrompt if asked for, then OnToken and one OnFinished for
 //   each output (those of different outputs may interleave), then OnDone.
-// A request that fails gets OnDone alone, at whatever point that is.
+// A request that fails gets OnDone alone, at whatever point that is. One whose
+// time limit passes before its prompt has run has no OnPrompt.
+//
+// The token that ends an output is told like any other and counts; an EOS or
+// stop token's text is part of the text only with include_stop. If one token
+// brings several ends about, the reason is the first of: EOS, stop token, stop
+// string, max_tokens, max_length.
 
 #ifndef SERVER_SCHEDULER_REQUEST_H_
 #define SERVER_SCHEDULER_REQUEST_H_
@@ -137,9 +143,12 @@ class RequestSink {
   virtual void OnDone(const absl::Status& status, const Usage& usage,
                       const Timings& timings) = 0;
 
-  // Asked before each step. A cancelled request leaves before the next step; a
-  // full one is left out of steps until it is no longer full. When either
-  // answer changes, the sink calls Engine::Notify().
+  // Asked on the decode thread before each step, also while the request is
+  // queued (then under the queue's lock: they must not call Submit()). A
+  // cancelled request stays cancelled, and leaves before the next step; a full
+  // one is left out of steps until it is no longer full (only its prompt goes
+  // on, up to its last token). When either answer changes, the sink calls
+  // Engine::Notify().
   virtual bool IsCancelled() const = 0;
   virtual bool IsFull() const = 0;
 };
@@ -151,7 +160,10 @@ struct Request {
   int32_t num_outputs = 1;
   // Empty, or one list for each output: ids that were generated for it
   // elsewhere. They are run as a prompt; everything then goes on as if this
-  // server had generated them.
+  // server had generated them: nothing is told about them, but they count. An
+  // output that they have already ended finishes after the prompt; ids after
+  // that end are ignored. (EOS or a stop token before min_tokens, and what was
+  // passed over when it was generated, is no end.)
   std::vector<std::vector<int32_t>> prior_output_ids;
   SamplingOptions sampling;
   StoppingOptions stopping;

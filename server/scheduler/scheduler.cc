@@ -202,6 +202,11 @@ void Scheduler::AccountPrompt(const Batch::Owner& owner, const Run& run,
   LiveRequest& request = *owner.request;
   LiveOutput& output = *owner.output;
   const bool is_prompt = output.phase == Phase::kPrompt;
+  if (is_prompt && request.wants_prompt()) {
+    const int64_t num_run =
+        output.num_run + static_cast<int64_t>(run.tokens.size());
+    request.DescribePrompt(num_run + 1);  // the last logits are about the next
+  }
   if (is_prompt && run.logits == LogitsWanted::kAll) {
     AddPromptJobs(owner, output.num_run, result);
   }
