@@ -54,7 +54,7 @@ absl::StatusOr<int32_t> SampleToken(const SampleInput& input,
   const float temperature =
       std::max(options.temperature, std::numeric_limits<float>::min());
   candidates.Weigh(scan.highest, 1 / temperature);
-  if (options.top_p < 1) candidates.KeepTopP(options.top_p);
+  if (options.top_p < 1) candidates.KeepTopP(std::max(options.top_p, 0.0f));
   if (options.min_p > 0) candidates.KeepMinP(std::min(options.min_p, 1.0f));
   return candidates.Draw(UniformRandom(input.draw));
 }

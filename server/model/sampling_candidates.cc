@@ -137,24 +137,16 @@ void SamplingCandidates::KeepTopP(double top_p) {
   const double total = SumWeights(weights_);
   const double target = top_p * total;
   // The run that is kept ends between two logits: it has all from `above` up,
-  // and nothing under `least`. Candidates below this weight hardly add up to
-  // what may be dropped; if they do, the search starts with all.
-  const double dropped =
-      (1 - top_p) * total / static_cast<double>(weights_.size());
+  // and nothing under `least`. Weights are 0 from 25 temperatures down.
   float least =
-      std::max(static_cast<float>(highest_ + std::log(dropped) / scale_),
-               -kHighestFinite);
+      std::max(static_cast<float>(highest_ - 26.0 / scale_), -kHighestFinite);
   float above = kInfinity;
-  WeightSum from_least = SumWeightsFrom(logits_, weights_, least);
+  WeightSum from_least = {total, static_cast<int32_t>(weights_.size())};
   WeightSum from_above;
-  if (!(from_least.sum >= target)) {
-    least = -kHighestFinite;
-    from_least = SumWeightsFrom(logits_, weights_, least);
-  }
   // Bisection in passes that are vector code, until a selection is cheap.
   for (int pass = 0; pass < kMaxPasses; ++pass) {
     if (from_least.count - from_above.count <= kFewKeys) break;
-    const float middle = least + (std::min(above, highest_) - least) / 2;
+    const float middle = least / 2 + std::min(above, highest_) / 2;
     const WeightSum from_middle = SumWeightsFrom(logits_, weights_, middle);
     if (from_middle.sum >= target) {
       least = middle;

@@ -44,7 +44,7 @@ class SamplingCandidates {
   void KeepTopK(int32_t k);
   // Stage 3, for the temperature 1 / scale. REQUIRES: `highest` is Scan()'s.
   void Weigh(float highest, float scale);
-  // Stages 5 and 6. REQUIRES: Weigh(), then this order; top_p < 1;
+  // Stages 5 and 6. REQUIRES: Weigh(), then this order; 0 <= top_p < 1;
   // 0 < min_p <= 1.
   void KeepTopP(double top_p);
   void KeepMinP(float min_p);
