@@ -136,9 +136,8 @@ int64_t T5Bucket(int64_t distance, int64_t num_buckets, int64_t max_distance) {
   const double scaled = std::log(static_cast<double>(distance) / exact) /
                         std::log(static_cast<double>(max_distance) / exact) *
                         static_cast<double>(num_buckets - max_exact);
-  const double bucket = static_cast<double>(max_exact) + std::trunc(scaled);
-  return static_cast<int64_t>(
-      std::min(bucket, static_cast<double>(num_buckets - 1)));
+  return max_exact + static_cast<int64_t>(
+                         std::min(std::trunc(scaled), num_buckets - 1 - exact));
 }
 
 // Σ over the pairs of a rotated by distance·θ, times b.

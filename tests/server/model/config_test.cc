@@ -134,7 +134,7 @@ TEST(ConfigTest, TakesEitherBranchWithoutTheOther) {
 }
 
 // Every key of the example, at any depth.
-void CollectKeys(const json& object, const std::string& prefix,
+void CollectKeys(const json& object, std::string prefix,
                  std::vector<std::string>& keys) {
   for (const auto& item : object.items()) {
     keys.push_back(prefix + "/" + item.key());
