@@ -86,7 +86,7 @@ class Attender {
     if (attention_.phi == Phi::kReluSquared) {
       for (int64_t j = 0; j <= row.offset; ++j) {
         const float score = w[j] * scale + bias[-j];
-        const float positive = score > 0 ? score : 0;
+        const float positive = score < 0 ? 0 : score;  // keeps a NaN
         w[j] = positive * positive * weight;
       }
     } else {
