@@ -11,6 +11,10 @@ namespace {
 // A ticket: loop number (24 bits), number of tasks (20), next task (20).
 constexpr uint64_t kFieldMask = (uint64_t{1} << 20) - 1;
 
+// Each thread may take one task too many at the end of a loop, and the field of
+// the next task must not overflow.
+constexpr int kMaxTasks = 1'000'000;
+
 constexpr uint64_t MakeTicket(uint64_t loop, int num_tasks) {
   return loop << 40 | static_cast<uint64_t>(num_tasks) << 20;
 }
@@ -43,7 +47,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::Run(int num_tasks, Function function, void* context) {
-  FLASH_CHECK(num_tasks >= 0 && static_cast<uint64_t>(num_tasks) <= kFieldMask);
+  FLASH_CHECK(num_tasks >= 0 && num_tasks <= kMaxTasks);
   FloatMode mode;
   if (workers_.empty() || num_tasks <= 1) {
     for (int index = 0; index < num_tasks; ++index) function(context, index, 0);

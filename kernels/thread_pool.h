@@ -33,7 +33,7 @@ class ThreadPool {
   // Calls task(index, worker) for each index in [0, num_tasks), in any order
   // and on any thread, and returns when all have returned. `worker` is in
   // [0, num_threads()), and no two tasks that run at once have the same one.
-  // REQUIRES: num_tasks < 2^20.
+  // REQUIRES: num_tasks <= 1,000,000.
   template <typename Task>
   void ParallelFor(int num_tasks, Task&& task) {
     using T = std::remove_reference_t<Task>;
