@@ -124,7 +124,7 @@ absl::Status RequestIdInUse(std::string_view id) {
   return status;
 }
 
-absl::Status NoTokenizer(std::string_view field) {
+absl::Status NeedsTokenizer(std::string_view field) {
   return WithReason(
       absl::FailedPreconditionError(absl::StrCat(
           std::string(field),

@@ -40,7 +40,7 @@ absl::Status ModelNotFound(std::string_view wanted, std::string_view served);
 absl::Status RequestIdInUse(std::string_view id);
 
 // FAILED_PRECONDITION: `field` needs a tokenizer and the model has none.
-absl::Status NoTokenizer(std::string_view field);
+absl::Status NeedsTokenizer(std::string_view field);
 
 // RESOURCE_EXHAUSTED: `message` says what is full. Tells the client to come
 // back in half a second to a second: spread, so that not all come at once.

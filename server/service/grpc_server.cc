@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
 #include "server/service/control_service.h"
 #include "server/service/health_watcher.h"
 #include "server/service/inference_service.h"
@@ -32,6 +33,8 @@ constexpr int kMaxMetadataBytes = 16 << 10;
 void InstallPlugins() {
   static std::once_flag once;
   std::call_once(once, [] {
+    // A client's bad bytes are the client's to hear of, not the log's.
+    google::protobuf::SetLogHandler(nullptr);
     grpc::EnableDefaultHealthCheckService(true);
     grpc::reflection::InitProtoReflectionServerBuilderPlugin();
     grpc::channelz::experimental::InitChannelzService();

@@ -62,9 +62,9 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
   if (!checks.ok()) return checks.status();
 
   if (!model_.has_text) {
-    if (wire.has_text()) return NoTokenizer("text");
+    if (wire.has_text()) return NeedsTokenizer("text");
     if (wire.stopping().stop_strings_size() > 0) {
-      return NoTokenizer("stopping.stop_strings");
+      return NeedsTokenizer("stopping.stop_strings");
     }
   }
   return request;
@@ -84,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
   CheckInput(wire, checks);
   checks.Integer("candidates", wire.candidates(), 0, limits_.max_logprobs);
   if (!checks.ok()) return checks.status();
-  if (wire.has_text() && !model_.has_text) return NoTokenizer("text");
+  if (wire.has_text() && !model_.has_text) return NeedsTokenizer("text");
   request->stopping.max_tokens = 0;
   request->response.prompt_logprobs = static_cast<int32_t>(wire.candidates());
   return request;
@@ -92,7 +92,7 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
 
 absl::StatusOr<std::vector<int32_t>> RequestParser::Encode(
     const std::string& text) const {
-  if (!model_.has_text) return NoTokenizer("text");
+  if (!model_.has_text) return NeedsTokenizer("text");
   if (!IsValidUtf8(text)) {
     return InvalidRequest(
         {{"text", absl::StrCat("has ", text.size(),
@@ -224,7 +224,7 @@ absl::StatusOr<std::string> RequestParser::Detokenize(
   checks.NoUnknownFields(wire);
   checks.Ids("token_ids", wire.token_ids(), model_.num_pieces);
   if (!checks.ok()) return checks.status();
-  if (!model_.has_text) return NoTokenizer("token_ids");
+  if (!model_.has_text) return NeedsTokenizer("token_ids");
   return Decode(tokenizer_, ToIds(wire.token_ids()));
 }
 
