@@ -1,0 +1,203 @@
+#include "flags/command_line.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "absl/flags/commandlineflag.h"
+#include "absl/flags/reflection.h"
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace flash {
+namespace {
+
+using FlagMap = std::map<std::string, absl::CommandLineFlag*>;
+
+FlagMap FlagsOf(const Program& program) {
+  // Abseil tells file names without the slashes they begin with.
+  const size_t begin = program.flags_file.find_first_not_of('/');
+  const std::string file = program.flags_file.substr(begin);
+  FlagMap flags;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (flag->Filename() == file) {
+      flags[std::string(name)] = flag;
+    }
+  }
+  return flags;
+}
+
+absl::Status Set(absl::CommandLineFlag& flag, const std::string& value,
+                 const std::string& source) {
+  std::string error;
+  if (flag.ParseFrom(value, &error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(source, " is \"", value, "\", which is not a value for it",
+                   error.empty() ? "" : ": ", error));
+}
+
+class Parser {
+ public:
+  explicit Parser(const Program& program)
+      : program_(program), flags_(FlagsOf(program)) {}
+
+  absl::Status ReadEnvironment(
+      const std::function<const char*(const char*)>& environment) {
+    for (const auto& [name, flag] : flags_) {
+      const std::string variable =
+          absl::StrCat("FLASH_", absl::AsciiStrToUpper(name));
+      const char* value = environment(variable.c_str());
+      if (value == nullptr) continue;
+      const absl::Status status = Set(*flag, value, variable);
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadArguments(const std::vector<std::string>& arguments) {
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const std::string& argument = arguments[i];
+      if (argument == "--") {
+        line_.arguments.insert(line_.arguments.end(), arguments.begin() + i + 1,
+                               arguments.end());
+        break;
+      }
+      if (argument.size() < 2 || argument[0] != '-') {
+        line_.arguments.push_back(argument);
+        continue;
+      }
+      // "--name value" takes the next argument too.
+      const std::string* next =
+          i + 1 < arguments.size() ? &arguments[i + 1] : nullptr;
+      bool next_taken = false;
+      const absl::Status status = ReadFlag(argument, next, next_taken);
+      if (!status.ok()) return status;
+      if (next_taken) ++i;
+    }
+    return absl::OkStatus();
+  }
+
+  CommandLine line() && { return std::move(line_); }
+
+ private:
+  absl::Status ReadFlag(const std::string& argument, const std::string* next,
+                        bool& next_taken) {
+    const size_t begin = argument[1] == '-' ? 2 : 1;
+    const size_t equals = argument.find('=', begin);
+    const bool has_value = equals != std::string::npos;
+    const std::string name = argument.substr(begin, equals - begin);
+    std::string value = has_value ? argument.substr(equals + 1) : "";
+    if (name == "help" || name == "h") {
+      line_.wants_help = true;
+      return absl::OkStatus();
+    }
+    absl::CommandLineFlag* flag = Find(name);
+    if (flag != nullptr && flag->IsOfType<bool>() && !has_value) {
+      return Set(*flag, "true", "--" + name);
+    }
+    if (flag == nullptr && absl::StartsWith(name, "no") && !has_value) {
+      flag = Find(name.substr(2));
+      if (flag != nullptr && flag->IsOfType<bool>()) {
+        return Set(*flag, "false", "--" + name);
+      }
+      flag = nullptr;
+    }
+    if (flag == nullptr && name != "flagfile") return Unknown(name);
+    if (!has_value) {
+      if (next == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("--", name, " needs a value, as in --", name, "=..."));
+      }
+      value = *next;
+      next_taken = true;
+    }
+    if (flag == nullptr) return ReadFlagFile(value);
+    return Set(*flag, value, "--" + name);
+  }
+
+  absl::Status ReadFlagFile(const std::string& path) {
+    if (++depth_ > 8) {
+      return absl::InvalidArgumentError("--flagfile is nested too deeply");
+    }
+    std::ifstream file(path);
+    if (!file) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--flagfile is \"", path, "\", which cannot be read"));
+    }
+    std::vector<std::string> arguments;
+    for (std::string line; std::getline(file, line);) {
+      const std::string text(absl::StripAsciiWhitespace(line));
+      if (!text.empty() && text[0] != '#') arguments.push_back(text);
+    }
+    const absl::Status status = ReadArguments(arguments);
+    --depth_;
+    return status;
+  }
+
+  absl::CommandLineFlag* Find(const std::string& name) const {
+    const auto found = flags_.find(name);
+    return found == flags_.end() ? nullptr : found->second;
+  }
+
+  absl::Status Unknown(const std::string& name) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, " is not a flag of ", program_.name, "; see ",
+                     program_.name, " --help"));
+  }
+
+  const Program& program_;
+  const FlagMap flags_;
+  CommandLine line_;
+  int depth_ = 0;  // of flag files
+};
+
+}  // namespace
+
+absl::StatusOr<CommandLine> ReadCommandLine(
+    const Program& program, const std::vector<std::string>& arguments,
+    const std::function<const char*(const char*)>& environment) {
+  Parser parser(program);
+  absl::Status status = parser.ReadEnvironment(environment);
+  if (status.ok()) status = parser.ReadArguments(arguments);
+  if (!status.ok()) return status;
+  return std::move(parser).line();
+}
+
+std::string HelpText(const Program& program) {
+  std::string text = absl::StrCat(program.usage, "\n\nFlags:\n");
+  for (const auto& [name, flag] : FlagsOf(program)) {
+    absl::StrAppend(&text, "  --", name, "=", flag->DefaultValue(), "\n");
+    for (const auto& line : absl::StrSplit(flag->Help(), '\n')) {
+      absl::StrAppend(&text, "      ", line, "\n");
+    }
+  }
+  absl::StrAppend(&text,
+                  "  --flagfile=PATH\n"
+                  "      Reads flags from a file, one a line.\n\n"
+                  "The values shown are the defaults. Each flag --name is also "
+                  "the environment\nvariable FLASH_NAME; the command line "
+                  "wins.\n");
+  return text;
+}
+
+std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
+                                               char** argv) {
+  auto line = ReadCommandLine(program, {argv + 1, argv + argc}, std::getenv);
+  if (!line.ok()) {
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
+                 std::string(line.status().message()).c_str());
+    std::exit(2);
+  }
+  if (line->wants_help) {
+    std::fputs(HelpText(program).c_str(), stdout);
+    std::exit(0);
+  }
+  return std::move(line->arguments);
+}
+
+}  // namespace flash

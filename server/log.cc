@@ -1,0 +1,58 @@
+#include "server/log.h"
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+
+namespace flash {
+namespace {
+
+double Milliseconds(Clock::duration duration) {
+  const auto us =
+      std::chrono::duration_cast<std::chrono::microseconds>(duration);
+  return static_cast<double>(us.count()) / 1000;
+}
+
+// In one piece, so that lines of several threads do not mix.
+void Write(const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stderr);
+}
+
+}  // namespace
+
+void Log(std::string_view sentence) {
+  Write(absl::StrCat("flash-server: ", std::string(sentence), "\n"));
+}
+
+std::string CallLine(const CallReport& report, double unix_seconds) {
+  nlohmann::ordered_json line;
+  line["time"] = unix_seconds;
+  line["event"] = "call";
+  line["method"] = report.method;
+  line["peer"] = report.peer;
+  line["request_id"] = report.request_id;
+  line["status"] = absl::StatusCodeToString(report.status.code());
+  if (!report.status.ok()) {
+    line["message"] = std::string(report.status.message());
+  }
+  line["prompt_tokens"] = report.usage.prompt_tokens;
+  line["cached_prompt_tokens"] = report.usage.cached_prompt_tokens;
+  line["completion_tokens"] = report.usage.completion_tokens;
+  line["prior_tokens"] = report.usage.prior_tokens;
+  line["queue_ms"] = Milliseconds(report.timings.queue);
+  line["prompt_ms"] = Milliseconds(report.timings.prompt);
+  line["decode_ms"] = Milliseconds(report.timings.decode);
+  line["total_ms"] = Milliseconds(report.total);
+  return line.dump(-1, ' ', true,
+                   nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void LogCall(const CallReport& report) {
+  const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  Write(CallLine(report, static_cast<double>(now.count()) / 1000) + "\n");
+}
+
+}  // namespace flash

@@ -1,0 +1,283 @@
+#include "server/server.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
+#include "kernels/thread_pool.h"
+#include "server/log.h"
+#include "server/machine.h"
+#include "server/metrics.h"
+#include "server/model/flash_model.h"
+#include "server/scheduler/engine.h"
+#include "server/service/grpc_server.h"
+#include "server/tokenizer/tokenizer.h"
+#include "server/version.h"
+
+namespace flash {
+namespace {
+
+const char* NameOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return "float32";
+    case DataType::kFloat16:
+      return "float16";
+    case DataType::kBFloat16:
+      return "bfloat16";
+  }
+  return "unknown";
+}
+
+const char* NameOf(TokenizerConfig::Type type) {
+  switch (type) {
+    case TokenizerConfig::Type::kSentencePiece:
+      return "sentencepiece";
+    case TokenizerConfig::Type::kBytes:
+      return "bytes";
+    case TokenizerConfig::Type::kNone:
+      return "none";
+  }
+  return "unknown";
+}
+
+std::string FolderName(const std::string& directory) {
+  const std::filesystem::path path =
+      std::filesystem::absolute(directory).lexically_normal();
+  return path.has_filename() ? path.filename().string()
+                             : path.parent_path().filename().string();
+}
+
+template <typename To, typename From>
+std::optional<To> Narrow(const std::optional<From>& value) {
+  return value.has_value() ? std::optional<To>(static_cast<To>(*value))
+                           : std::nullopt;
+}
+
+int64_t CountParameters(const Checkpoint& checkpoint) {
+  int64_t count = 0;
+  for (const auto& [name, tensor] : checkpoint.tensors()) {
+    int64_t elements = 1;
+    for (const int64_t size : tensor.shape) elements *= size;
+    count += elements;
+  }
+  return count;
+}
+
+class ServerImpl final : public Server {
+ public:
+  explicit ServerImpl(const ServerConfig& config) : config_(config) {}
+
+  ~ServerImpl() override {
+    if (engine_ != nullptr) engine_->Stop(Clock::now());
+  }
+
+  absl::Status Load();
+  absl::Status Serve(
+      std::function<void(const absl::Status&)> on_device_failure);
+
+  std::string address() const override {
+    return absl::StrCat(config_.listen.substr(0, config_.listen.rfind(':') + 1),
+                        grpc_->port());
+  }
+  std::string Describe() const override;
+  void Drain() override;
+
+ private:
+  absl::Status MakeBackend();
+  absl::Status StartEngine(
+      std::function<void(const absl::Status&)> on_device_failure);
+  ModelFacts FactsOfModel() const;
+  ServerFacts FactsOfServer() const;
+  ServiceLimits Limits() const;
+  void OnCall(const CallReport& report);
+
+  const ServerConfig config_;
+  int64_t num_parameters_ = 0;
+  std::unique_ptr<ThreadPool> threads_;
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+  std::unique_ptr<FlashModel> model_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Metrics> metrics_;
+  std::unique_ptr<GrpcServer> grpc_;
+};
+
+absl::Status ServerImpl::MakeBackend() {
+  if (config_.device == ServerConfig::Device::kCuda) {
+    return absl::UnavailableError(
+        "--device is \"cuda\", which this build does not have");
+  }
+  threads_ = std::make_unique<ThreadPool>(
+      config_.threads.value_or(UsableProcessors()));
+  auto backend = MakeCpuBackend(*threads_, config_.cpu_isa);
+  if (!backend.ok()) return backend.status();
+  backend_ = *std::move(backend);
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::Load() {
+  auto files = ModelFiles::Open(config_.model);
+  if (!files.ok()) return files.status();
+  num_parameters_ = CountParameters(files->checkpoint);
+  auto tokenizer = MakeTokenizer(files->config.tokenizer, config_.model,
+                                 files->config.vocab_size);
+  if (!tokenizer.ok()) return tokenizer.status();
+  tokenizer_ = *std::move(tokenizer);
+  const absl::Status made = MakeBackend();
+  if (!made.ok()) return made;
+
+  FlashModel::Options options;
+  options.weights = config_.weights;
+  options.cache = config_.cache;
+  options.slots = config_.slots;
+  options.memory_bytes = UsableMemoryBytes();
+  options.max_rows = config_.max_step_rows;
+  options.max_logits_rows = std::min(options.max_logits_rows, options.max_rows);
+  auto model =
+      FlashModel::Create(*backend_, files->config, files->weights, options);
+  if (!model.ok()) return model.status();
+  model_ = *std::move(model);
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::StartEngine(
+    std::function<void(const absl::Status&)> on_device_failure) {
+  EngineOptions options;
+  options.max_queued_requests = config_.max_queued_requests;
+  options.max_queued_tokens = config_.max_queued_tokens;
+  const ModelConfig& model = model_->config();
+  options.eos_token_ids = {model.eos_token_ids.begin(),
+                           model.eos_token_ids.end()};
+  options.max_length = model.max_length;
+  options.max_prompt_logprobs = Limits().max_prompt_candidates;
+  options.slow_reader_timeout = config_.slow_reader_timeout;
+  options.num_samplers = threads_->num_threads();
+  options.on_device_failure = std::move(on_device_failure);
+  auto engine = Engine::Create(
+      std::move(options), model_.get(), tokenizer_.get(),
+      [this](int n, const std::function<void(int)>& body) {
+        threads_->ParallelFor(n, [&body](int index, int) { body(index); });
+      });
+  if (!engine.ok()) return engine.status();
+  engine_ = *std::move(engine);
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::Serve(
+    std::function<void(const absl::Status&)> on_device_failure) {
+  const absl::Status started = StartEngine(std::move(on_device_failure));
+  if (!started.ok()) return started;
+  if (!config_.metrics_listen.empty()) {
+    auto metrics = Metrics::Start(config_.metrics_listen, engine_.get());
+    if (!metrics.ok()) return metrics.status();
+    metrics_ = *std::move(metrics);
+  }
+  GrpcServerOptions options;
+  options.listen = config_.listen;
+  options.limits = Limits();
+  options.model = FactsOfModel();
+  options.server = FactsOfServer();
+  options.outbox_events = config_.outbox_events;
+  options.max_streams_per_connection = config_.max_streams_per_connection;
+  options.stale_after = config_.stale_after;
+  options.report = [this](const CallReport& report) { OnCall(report); };
+  auto grpc =
+      GrpcServer::Start(std::move(options), engine_.get(), tokenizer_.get());
+  if (!grpc.ok()) return grpc.status();
+  grpc_ = *std::move(grpc);
+  return absl::OkStatus();
+}
+
+ServiceLimits ServerImpl::Limits() const {
+  ServiceLimits limits;
+  limits.max_prompt_tokens = config_.max_prompt_tokens;
+  limits.max_tokens = config_.max_tokens;
+  limits.default_max_tokens = config_.default_max_tokens;
+  limits.max_outputs = std::min(limits.max_outputs, model_->num_slots());
+  limits.max_message_bytes = config_.max_message_bytes;
+  return limits;
+}
+
+ModelFacts ServerImpl::FactsOfModel() const {
+  const ModelConfig& config = model_->config();
+  ModelFacts facts;
+  facts.name = FolderName(config_.model);
+  facts.num_parameters = num_parameters_;
+  facts.vocab_size = static_cast<int32_t>(config.vocab_size);
+  facts.num_pieces =
+      std::min(tokenizer_->num_pieces(), static_cast<int>(config.vocab_size));
+  facts.hidden_size = config.hidden_size;
+  facts.expanded_size = config.expanded_size;
+  facts.query_key_size = config.query_key_size;
+  facts.num_layers = config.num_layers;
+  facts.chunk_size = config.chunk_size;
+  facts.max_length = config.max_length;
+  facts.trained_length = config.trained_length;
+  facts.bos_token_id = Narrow<int32_t>(config.bos_token_id);
+  facts.eos_token_ids = {config.eos_token_ids.begin(),
+                         config.eos_token_ids.end()};
+  facts.has_text = tokenizer_->has_text();
+  facts.tokenizer = NameOf(config.tokenizer.type);
+  facts.state_bytes = model_->slot_bytes();
+  return facts;
+}
+
+ServerFacts ServerImpl::FactsOfServer() const {
+  ServerFacts facts;
+  facts.version = kVersion;
+  facts.device = "cpu";
+  facts.device_name = ProcessorName();
+  // "cpu avx512bf16, 2 threads": its second word.
+  const std::string description = backend_->Describe();
+  const size_t begin = description.find(' ') + 1;
+  facts.instruction_set =
+      description.substr(begin, description.find(',') - begin);
+  facts.num_threads = threads_->num_threads();
+  facts.weights_type = NameOf(model_->weights_type());
+  facts.cache_type = NameOf(model_->cache_type());
+  facts.numerics = absl::StrCat(kVersion, "/cpu/", facts.instruction_set,
+                                "/weights=", facts.weights_type,
+                                "/cache=", facts.cache_type);
+  facts.num_slots = model_->num_slots();
+  facts.max_step_rows = model_->max_rows();
+  return facts;
+}
+
+std::string ServerImpl::Describe() const {
+  return absl::StrCat("model \"", FolderName(config_.model), "\" (",
+                      num_parameters_, " parameters) on ", backend_->Describe(),
+                      ", weights ", NameOf(model_->weights_type()), ", cache ",
+                      NameOf(model_->cache_type()), ", ", model_->num_slots(),
+                      " slots of ", model_->slot_bytes(), " bytes");
+}
+
+void ServerImpl::OnCall(const CallReport& report) {
+  LogCall(report);
+  if (metrics_ != nullptr) metrics_->Count(report);
+}
+
+void ServerImpl::Drain() {
+  // Clients that have read what was in their outboxes need a moment more.
+  constexpr auto kLastWrites = std::chrono::seconds(2);
+  const auto deadline = Clock::now() + config_.drain_timeout;
+  grpc_->LeaveService();
+  engine_->Drain();
+  engine_->Stop(deadline);
+  grpc_->Shutdown(std::max(deadline, Clock::now() + kLastWrites));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Create(
+    const ServerConfig& config,
+    std::function<void(const absl::Status&)> on_device_failure) {
+  auto server = std::make_unique<ServerImpl>(config);
+  absl::Status status = server->Load();
+  if (status.ok()) status = server->Serve(std::move(on_device_failure));
+  if (!status.ok()) return status;
+  return server;
+}
+
+}  // namespace flash

@@ -1,0 +1,235 @@
+#include "server/server_config.h"
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+
+ABSL_FLAG(std::string, model, "",
+          "The model's directory: config.json, model.safetensors and the "
+          "tokenizer's file.\nRequired.");
+ABSL_FLAG(std::string, listen, "127.0.0.1:8500",
+          "HOST:PORT of the gRPC server. Port 0 takes any that is free.");
+ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9400",
+          "HOST:PORT of the Prometheus metrics, as HTTP at /metrics. Empty: "
+          "none.");
+ABSL_FLAG(std::string, port_file, "",
+          "A file to write HOST:PORT of the gRPC server to, once it serves. "
+          "Empty: none.");
+ABSL_FLAG(std::string, device, "auto",
+          "What computes: cpu, cuda, or auto: cuda where there is one.");
+ABSL_FLAG(std::string, weights, "auto",
+          "How weights are stored: float32, bfloat16, or auto: as in the "
+          "checkpoint where the\ndevice is fast at it, float32 otherwise.");
+ABSL_FLAG(std::string, cache, "auto",
+          "How a request's state is stored: float32, bfloat16, or auto: "
+          "float32 for float32\nweights, bfloat16 otherwise.");
+ABSL_FLAG(std::string, slots, "auto",
+          "Requests that run at a time. auto: as many as half of the memory "
+          "left after the weights\nholds, at most 64.");
+ABSL_FLAG(std::string, threads, "auto",
+          "Threads that compute. auto: the processors that this process may "
+          "use (affinity, cgroup).");
+ABSL_FLAG(std::string, cpu_isa, "auto",
+          "The CPU's kernels: avx512bf16, avx512, avx2, portable, or auto: the "
+          "fastest that it has.");
+ABSL_FLAG(int32_t, max_step_rows, 256,
+          "Tokens that one step runs, prompts included: the bound on a step's "
+          "time, and so on the gap\nbetween two tokens of a stream.");
+ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
+          "Bytes that a message from a client may have.");
+ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,
+          "Tokens that a prompt may have.");
+ABSL_FLAG(int64_t, max_tokens, 1 << 20, "Tokens that an output may have.");
+ABSL_FLAG(int64_t, default_max_tokens, 1024,
+          "Tokens that an output may have where the request does not say.");
+ABSL_FLAG(int64_t, max_queued_requests, 256,
+          "Requests that wait for a slot; more are refused with "
+          "RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int64_t, max_queued_tokens, 1 << 22,
+          "Prompt tokens of the requests that wait; more are refused with "
+          "RESOURCE_EXHAUSTED.");
+ABSL_FLAG(int32_t, outbox_events, 64,
+          "Events that wait for a client that does not read; then its request "
+          "pauses.");
+ABSL_FLAG(int32_t, max_streams_per_connection, 1024,
+          "Calls that one connection may have open; more wait in the client.");
+ABSL_FLAG(absl::Duration, slow_reader_timeout, absl::Seconds(30),
+          "How long a request may pause for its client, as in 30s; then it "
+          "ends.");
+ABSL_FLAG(absl::Duration, drain_timeout, absl::Seconds(25),
+          "How long running requests have to end after SIGTERM, as in 25s; "
+          "then they are ended.");
+ABSL_FLAG(absl::Duration, stale_after, absl::Seconds(30),
+          "Health says NOT_SERVING when the decode loop has not come round for "
+          "this long.");
+
+namespace flash {
+namespace {
+
+absl::Status Wrong(std::string_view flag, std::string_view value,
+                   std::string_view accepted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", std::string(flag), " is \"", std::string(value),
+                   "\"; it must be ", std::string(accepted)));
+}
+
+// The first error of all that are asked for.
+class Checks {
+ public:
+  void Add(const absl::Status& status) {
+    if (status_.ok()) status_ = status;
+  }
+
+  std::optional<DataType> Type(std::string_view flag,
+                               const std::string& value) {
+    if (value == "float32") return DataType::kFloat32;
+    if (value == "bfloat16") return DataType::kBFloat16;
+    if (value != "auto") {
+      Add(Wrong(flag, value, "auto, float32 or bfloat16"));
+    }
+    return std::nullopt;
+  }
+
+  std::string Isa(std::string_view flag, const std::string& value) {
+    for (const char* name :
+         {"auto", "avx512bf16", "avx512", "avx2", "portable"}) {
+      if (value == name) return value;
+    }
+    Add(Wrong(flag, value, "auto, avx512bf16, avx512, avx2 or portable"));
+    return value;
+  }
+
+  std::optional<int> AutoOr(std::string_view flag, const std::string& value,
+                            int most) {
+    int number = 0;
+    if (value == "auto") return std::nullopt;
+    if (!absl::SimpleAtoi(value, &number) || number < 1 || number > most) {
+      Add(Wrong(flag, value, absl::StrCat("auto, or from 1 to ", most)));
+    }
+    return number;
+  }
+
+  int64_t Number(std::string_view flag, int64_t value, int64_t least,
+                 int64_t most) {
+    if (value < least || value > most) {
+      Add(Wrong(flag, absl::StrCat(value),
+                absl::StrCat("from ", least, " to ", most)));
+    }
+    return value;
+  }
+
+  std::chrono::nanoseconds Time(std::string_view flag, absl::Duration value) {
+    if (value < absl::ZeroDuration() || value > absl::Hours(24 * 365)) {
+      Add(Wrong(flag, absl::FormatDuration(value), "from 0s to a year"));
+    }
+    return absl::ToChronoNanoseconds(value);
+  }
+
+  // HOST:PORT, [IPv6]:PORT included.
+  std::string Address(std::string_view flag, const std::string& value) {
+    const size_t colon = value.rfind(':');
+    int port = -1;
+    if (colon == std::string::npos || colon == 0 ||
+        !absl::SimpleAtoi(value.substr(colon + 1), &port) || port < 0 ||
+        port > 65535) {
+      Add(Wrong(flag, value, "HOST:PORT, as in 127.0.0.1:8500"));
+    }
+    return value;
+  }
+
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
+
+ServerConfig::Device DeviceOf(const std::string& value, Checks& checks) {
+  if (value == "cpu") return ServerConfig::Device::kCpu;
+  if (value == "cuda") return ServerConfig::Device::kCuda;
+  if (value != "auto") {
+    checks.Add(Wrong("device", value, "auto, cpu or cuda"));
+  }
+  return ServerConfig::Device::kAuto;
+}
+
+void ReadModelFlags(ServerConfig& config, Checks& checks) {
+  config.model = absl::GetFlag(FLAGS_model);
+  if (config.model.empty()) {
+    checks.Add(absl::InvalidArgumentError(
+        "--model is not set; it must be the directory of a model"));
+  }
+  config.device = DeviceOf(absl::GetFlag(FLAGS_device), checks);
+  config.weights = checks.Type("weights", absl::GetFlag(FLAGS_weights));
+  config.cache = checks.Type("cache", absl::GetFlag(FLAGS_cache));
+  config.slots = checks.AutoOr("slots", absl::GetFlag(FLAGS_slots), 65536);
+  config.threads = checks.AutoOr("threads", absl::GetFlag(FLAGS_threads), 1024);
+  config.cpu_isa = checks.Isa("cpu_isa", absl::GetFlag(FLAGS_cpu_isa));
+  config.max_step_rows = static_cast<int>(checks.Number(
+      "max_step_rows", absl::GetFlag(FLAGS_max_step_rows), 2, 65536));
+}
+
+void ReadServiceFlags(ServerConfig& config, Checks& checks) {
+  constexpr int64_t kMany = int64_t{1} << 40;
+  config.listen = checks.Address("listen", absl::GetFlag(FLAGS_listen));
+  config.metrics_listen = absl::GetFlag(FLAGS_metrics_listen);
+  if (!config.metrics_listen.empty()) {
+    checks.Address("metrics_listen", config.metrics_listen);
+  }
+  config.port_file = absl::GetFlag(FLAGS_port_file);
+  config.max_message_bytes =
+      checks.Number("max_message_bytes", absl::GetFlag(FLAGS_max_message_bytes),
+                    1024, std::numeric_limits<int32_t>::max());
+  config.max_prompt_tokens = checks.Number(
+      "max_prompt_tokens", absl::GetFlag(FLAGS_max_prompt_tokens), 1, 1 << 30);
+  config.max_tokens =
+      checks.Number("max_tokens", absl::GetFlag(FLAGS_max_tokens), 1, 1 << 30);
+  config.default_max_tokens = checks.Number(
+      "default_max_tokens", absl::GetFlag(FLAGS_default_max_tokens), 0,
+      std::max<int64_t>(config.max_tokens, 0));
+  config.max_queued_requests =
+      checks.Number("max_queued_requests",
+                    absl::GetFlag(FLAGS_max_queued_requests), 1, kMany);
+  config.max_queued_tokens = checks.Number(
+      "max_queued_tokens", absl::GetFlag(FLAGS_max_queued_tokens), 1, kMany);
+  config.outbox_events = static_cast<int>(checks.Number(
+      "outbox_events", absl::GetFlag(FLAGS_outbox_events), 1, 1 << 20));
+  config.max_streams_per_connection = static_cast<int>(checks.Number(
+      "max_streams_per_connection",
+      absl::GetFlag(FLAGS_max_streams_per_connection), 1, 1 << 20));
+}
+
+void ReadTimeFlags(ServerConfig& config, Checks& checks) {
+  config.slow_reader_timeout = checks.Time(
+      "slow_reader_timeout", absl::GetFlag(FLAGS_slow_reader_timeout));
+  config.drain_timeout =
+      checks.Time("drain_timeout", absl::GetFlag(FLAGS_drain_timeout));
+  config.stale_after =
+      checks.Time("stale_after", absl::GetFlag(FLAGS_stale_after));
+}
+
+}  // namespace
+
+Program ServerProgram() {
+  return {.name = "flash-server",
+          .usage =
+              "flash-server --model=DIR [flags]: serves a FLASH language "
+              "model over gRPC.",
+          .flags_file = __FILE__};
+}
+
+absl::StatusOr<ServerConfig> ServerConfigFromFlags() {
+  ServerConfig config;
+  Checks checks;
+  ReadModelFlags(config, checks);
+  ReadServiceFlags(config, checks);
+  ReadTimeFlags(config, checks);
+  if (!checks.status().ok()) return checks.status();
+  return config;
+}
+
+}  // namespace flash

@@ -1,0 +1,56 @@
+// What the server is told at the start: its flags, read once, checked.
+
+#ifndef SERVER_SERVER_CONFIG_H_
+#define SERVER_SERVER_CONFIG_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "flags/command_line.h"
+#include "kernels/tensor.h"
+
+namespace flash {
+
+// The fields have the names of the flags, whose help says what they mean. An
+// unset optional is "auto".
+struct ServerConfig {
+  std::string model;
+  std::string listen;
+  std::string metrics_listen;  // empty: off
+  std::string port_file;       // empty: none
+
+  enum class Device { kAuto, kCpu, kCuda };
+  Device device = Device::kAuto;
+  std::optional<DataType> weights;
+  std::optional<DataType> cache;
+  std::optional<int> slots;
+  std::optional<int> threads;
+  std::string cpu_isa;
+  int max_step_rows = 0;
+
+  int64_t max_message_bytes = 0;
+  int64_t max_prompt_tokens = 0;
+  int64_t max_tokens = 0;
+  int64_t default_max_tokens = 0;
+  int64_t max_queued_requests = 0;
+  int64_t max_queued_tokens = 0;
+  int outbox_events = 0;
+  int max_streams_per_connection = 0;
+  std::chrono::nanoseconds slow_reader_timeout{0};
+  std::chrono::nanoseconds drain_timeout{0};
+  std::chrono::nanoseconds stale_after{0};
+};
+
+// The program "flash-server" with its flags.
+Program ServerProgram();
+
+// What the flags say, once they are set. INVALID_ARGUMENT, with one sentence
+// that names the flag, its value and what is accepted, if one makes no sense.
+absl::StatusOr<ServerConfig> ServerConfigFromFlags();
+
+}  // namespace flash
+
+#endif  // SERVER_SERVER_CONFIG_H_
