@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "tests/kernels/backend_fixture.h"
 #include "tests/kernels/test_weights.h"
 
 namespace flash {

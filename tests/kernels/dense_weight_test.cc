@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/cpu/kernel_table.h"
+#include "tests/kernels/backend_fixture.h"
 #include "tests/kernels/test_weights.h"
 
 namespace flash {

@@ -26,13 +26,20 @@ class MemoryTest : public BackendTest {
 
 TEST_P(MemoryTest, IsZeroAndOnALine) {
   const TestBackend backend = Make();
-  for (const size_t size : {0, 1, 63, 64, 4097, 100'000}) {
+  for (const size_t size : {1, 63, 64, 4097, 100'000}) {
     const auto buffer = backend->Allocate(size);
     ASSERT_TRUE(buffer.ok()) << buffer.status();
     EXPECT_EQ((*buffer)->size(), size);
     EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->data()) % 64, 0u);
     EXPECT_THAT(Contents(*backend, **buffer), Each(std::byte{0}));
   }
+}
+
+TEST_P(MemoryTest, MayBeEmpty) {
+  const TestBackend backend = Make();
+  const auto buffer = backend->Allocate(0);
+  ASSERT_TRUE(buffer.ok()) << buffer.status();
+  EXPECT_EQ((*buffer)->size(), 0u);
 }
 
 TEST_P(MemoryTest, HoldsWhatIsCopiedToIt) {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "tests/kernels/backend_fixture.h"
+#include "tests/kernels/test_numbers.h"
 
 namespace flash {
 
