@@ -25,12 +25,12 @@ bool FieldChecks::Number(std::string_view field, double value,
       (open ? value > range.least : value >= range.least)) {
     return true;
   }
-  std::string limit =
+  const std::string least =
       absl::StrCat(open ? "more than " : "at least ", range.least);
-  if (std::isfinite(range.most)) {
-    absl::StrAppend(&limit, " and at most ", range.most);
-  }
-  Add(field, absl::StrCat("is ", value, "; it must be finite, ", limit));
+  const std::string most = std::isfinite(range.most)
+                               ? absl::StrCat("at most ", range.most)
+                               : "finite";
+  Add(field, absl::StrCat("is ", value, "; it must be ", least, " and ", most));
   return false;
 }
 

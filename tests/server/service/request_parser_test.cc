@@ -266,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(
                 r.mutable_sampling()->set_temperature(kInfinity),
                 "sampling.temperature", "is inf"),
         MISTAKE(TopPZero, r.mutable_sampling()->set_top_p(0), "sampling.top_p",
-                "is 0; it must be finite, more than 0 and at most 1"),
+                "is 0; it must be more than 0 and at most 1"),
         MISTAKE(TopPNan, r.mutable_sampling()->set_top_p(kNan),
                 "sampling.top_p", "is nan"),
         MISTAKE(MinP, r.mutable_sampling()->set_min_p(1.5f), "sampling.min_p",

@@ -1,0 +1,29 @@
+// The flags of flash-loadtest.
+
+#ifndef CLIENT_LOADTEST_FLAGS_H_
+#define CLIENT_LOADTEST_FLAGS_H_
+
+#include <chrono>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "client/load_run.h"
+#include "flags/command_line.h"
+
+namespace flash {
+
+struct LoadtestConfig {
+  LoadSettings load;
+  std::string output_json;  // empty: none
+  std::chrono::milliseconds wait{0};
+};
+
+Program LoadtestProgram();
+
+// What the flags say, once they are set. INVALID_ARGUMENT, with one sentence,
+// if they make no sense or a file cannot be read.
+absl::StatusOr<LoadtestConfig> LoadtestConfigFromFlags();
+
+}  // namespace flash
+
+#endif  // CLIENT_LOADTEST_FLAGS_H_
