@@ -26,17 +26,10 @@ done
 cd "$(dirname "$0")/.."
 bash deploy/local/install_packages.sh --tests
 
-# configure_and_build <folder> <cmake argument>...
-configure_and_build() {
-  local folder=$1
-  shift
-  cmake -S . -B "$folder" -G Ninja "$@" >/dev/null
-  cmake --build "$folder"
-}
-
 if [ -n "$fuzz" ]; then
-  configure_and_build build-fuzz -DFLASH_FUZZ=ON -DCMAKE_C_COMPILER=clang \
-    -DCMAKE_CXX_COMPILER=clang++ -DFLASH_BUILD_SERVER=ON
+  cmake -S . -B build-fuzz -G Ninja -DFLASH_FUZZ=ON -DFLASH_SANITIZER=address \
+    -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null
+  cmake --build build-fuzz --target fuzz_targets
   exec bash tests/fuzz/run.sh build-fuzz "$fuzz"
 fi
 
@@ -49,7 +42,8 @@ if [ -n "$sanitizer" ]; then
   # Benchmarks and soaks measure what a sanitizer changes.
   ctest_arguments+=(-LE "slow|python")
 fi
-configure_and_build "$folder" "${arguments[@]}"
+cmake -S . -B "$folder" -G Ninja "${arguments[@]}" >/dev/null
+cmake --build "$folder"
 export ASAN_OPTIONS=detect_stack_use_after_return=1
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="suppressions=$PWD/tests/tsan_suppressions.txt history_size=4"

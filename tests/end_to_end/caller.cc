@@ -1,0 +1,68 @@
+#include "tests/end_to_end/caller.h"
+
+#include <chrono>
+#include <thread>
+
+namespace flash {
+
+void Heard::Take(const v1::GenerateEvent& event) {
+  if (event.has_accepted()) seed = event.accepted().seed();
+  if (event.has_token()) {
+    const v1::TokenOutput& token = event.token();
+    in_order &=
+        token.token_index() == ids.size() && token.text_offset() == text.size();
+    ids.push_back(token.token().id());
+    logprobs.push_back(token.token().logprob());
+    text += token.text();
+    text_sizes.push_back(text.size());
+  }
+  if (event.has_finished()) {
+    in_order &= event.finished().text_offset() == text.size();
+    text += event.finished().text();
+    reason = event.finished().reason();
+    usage = event.usage();
+  }
+}
+
+Caller::Caller(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  // A connection of its own, not one shared with every other caller.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  channel_ = grpc::CreateCustomChannel(
+      address, grpc::InsecureChannelCredentials(), arguments);
+  inference_ = v1::Inference::NewStub(channel_);
+  control_ = v1::Control::NewStub(channel_);
+}
+
+Heard Caller::Generate(const v1::GenerateRequest& request) {
+  grpc::ClientContext context;
+  const auto reader = inference_->Generate(&context, request);
+  Heard heard;
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) heard.Take(event);
+  heard.status = reader->Finish();
+  return heard;
+}
+
+v1::Load Caller::Load() {
+  grpc::ClientContext context;
+  v1::ServerInfo info;
+  control_->GetServerInfo(&context, {}, &info);
+  return info.load();
+}
+
+bool Caller::WaitUntilIdle(int num_slots, int seconds) {
+  const auto deadline =
+      std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+  while (std::chrono::steady_clock::now() < deadline) {
+    const v1::Load load = Load();
+    if (static_cast<int>(load.slots_free()) == num_slots &&
+        load.requests_queued() == 0 && load.requests_running() == 0) {
+      return true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace flash
