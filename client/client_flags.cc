@@ -12,6 +12,24 @@
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
 
+namespace flash {
+
+// A text that may be there and empty: absl::optional takes "" for unset.
+struct OptionalText {
+  std::optional<std::string> text;
+};
+
+bool AbslParseFlag(absl::string_view text, OptionalText* flag, std::string*) {
+  flag->text = std::string(text);
+  return true;
+}
+
+std::string AbslUnparseFlag(const OptionalText& flag) {
+  return flag.text.value_or("");
+}
+
+}  // namespace flash
+
 ABSL_FLAG(std::string, server, "127.0.0.1:8500", "HOST:PORT of flash-server.");
 ABSL_FLAG(std::string, output, "text",
           "text, or json: one object a line for programs to read.");
@@ -20,8 +38,7 @@ ABSL_FLAG(absl::optional<absl::Duration>, timeout, absl::nullopt,
 ABSL_FLAG(absl::Duration, wait, absl::ZeroDuration(),
           "How long to wait for the server to take requests, as in 30s.");
 
-ABSL_FLAG(absl::optional<std::string>, prompt, absl::nullopt,
-          "generate: the prompt's text.");
+ABSL_FLAG(flash::OptionalText, prompt, {}, "generate: the prompt's text.");
 ABSL_FLAG(std::string, prompt_file, "",
           "generate: the file that has the prompt's text; - is the standard "
           "input.");
@@ -58,7 +75,7 @@ ABSL_FLAG(absl::optional<std::string>, request_id, absl::nullopt,
           "generate, score: names the request in the server's log.");
 
 ABSL_FLAG(std::string, ids, "", "score: token ids, as in 1,2,3.");
-ABSL_FLAG(absl::optional<std::string>, text, absl::nullopt, "score: the text.");
+ABSL_FLAG(flash::OptionalText, text, {}, "score: the text.");
 ABSL_FLAG(std::string, file, "",
           "score: the file that has the text; - is the standard input.");
 
@@ -73,7 +90,7 @@ void SetIf(const absl::optional<T>& value, Setter setter) {
 // One of the three ways to give an input, and the flags' names.
 struct InputFlags {
   const char* text_flag;
-  absl::optional<std::string> text;
+  std::optional<std::string> text;
   const char* file_flag;
   std::string file;
   const char* ids_flag;
@@ -160,7 +177,7 @@ absl::StatusOr<ClientConfig> ClientConfigFromFlags() {
 absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags() {
   v1::GenerateRequest request;
   const absl::Status input = SetInput({.text_flag = "prompt",
-                                       .text = absl::GetFlag(FLAGS_prompt),
+                                       .text = absl::GetFlag(FLAGS_prompt).text,
                                        .file_flag = "prompt_file",
                                        .file = absl::GetFlag(FLAGS_prompt_file),
                                        .ids_flag = "prompt_ids",
@@ -180,7 +197,7 @@ absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags() {
 absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags() {
   v1::ScoreRequest request;
   const absl::Status input = SetInput({.text_flag = "text",
-                                       .text = absl::GetFlag(FLAGS_text),
+                                       .text = absl::GetFlag(FLAGS_text).text,
                                        .file_flag = "file",
                                        .file = absl::GetFlag(FLAGS_file),
                                        .ids_flag = "ids",

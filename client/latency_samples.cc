@@ -7,8 +7,10 @@ namespace flash {
 namespace {
 
 double NearestRank(const std::vector<double>& sorted, double percent) {
+  // 99.9 % of 1000 is 999, and not the 999.0000000000001 of floating point.
+  constexpr double kRounding = 1e-9;
   const double rank =
-      std::ceil(percent / 100 * static_cast<double>(sorted.size()));
+      std::ceil(percent * static_cast<double>(sorted.size()) / 100 - kRounding);
   const size_t index = rank < 1 ? 0 : static_cast<size_t>(rank) - 1;
   return sorted[std::min(index, sorted.size() - 1)];
 }

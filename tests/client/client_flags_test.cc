@@ -1,0 +1,86 @@
+#include "client/client_flags.h"
+
+#include <cstdio>
+#include <fstream>
+
+#include "absl/flags/reflection.h"
+#include "gmock/gmock.h"
+
+namespace flash {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class ClientFlagsTest : public testing::Test {
+ protected:
+  void Set(const std::vector<std::string>& arguments) {
+    const auto line =
+        ReadCommandLine(ClientProgram(), arguments,
+                        [](const char*) -> const char* { return nullptr; });
+    ASSERT_TRUE(line.ok()) << line.status();
+  }
+  const absl::FlagSaver saver_;
+};
+
+TEST_F(ClientFlagsTest, LeavesUnsetWhatIsNotSaid) {
+  Set({"--prompt="});
+  const auto request = GenerateRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->has_text());
+  EXPECT_EQ(request->text(), "");
+  EXPECT_FALSE(request->sampling().has_temperature());
+  EXPECT_FALSE(request->stopping().has_max_tokens());
+  EXPECT_FALSE(request->response().has_logprobs());
+}
+
+TEST_F(ClientFlagsTest, TellsZeroFromUnset) {
+  Set({"--prompt=x", "--temperature=0", "--seed=0", "--max_tokens=0",
+       "--logprobs=0", "--stop=a,b"});
+  const auto request = GenerateRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->sampling().has_temperature());
+  EXPECT_TRUE(request->sampling().has_seed());
+  EXPECT_TRUE(request->stopping().has_max_tokens());
+  EXPECT_TRUE(request->response().has_logprobs());
+  EXPECT_THAT(request->stopping().stop_strings(), ElementsAre("a,b"));
+}
+
+TEST_F(ClientFlagsTest, ReadsIds) {
+  Set({"--prompt_ids=3, 1,2"});
+  const auto request = GenerateRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT(request->token_ids().ids(), ElementsAre(3, 1, 2));
+  EXPECT_THAT(std::string(ParseIds("ids", "1,-2").status().message()),
+              HasSubstr("--ids has \"-2\""));
+  EXPECT_FALSE(ParseIds("ids", "1,,2").ok());
+}
+
+TEST_F(ClientFlagsTest, ReadsAFileAsItIs) {
+  const std::string path = testing::TempDir() + "/prompt";
+  std::ofstream(path) << "two\nlines\n";
+  Set({"--file=" + path});
+  const auto request = ScoreRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->text(), "two\nlines\n");
+  std::remove(path.c_str());
+  EXPECT_THAT(std::string(ScoreRequestFromFlags().status().message()),
+              HasSubstr("cannot be read"));
+}
+
+TEST_F(ClientFlagsTest, WantsOneInput) {
+  EXPECT_THAT(std::string(GenerateRequestFromFlags().status().message()),
+              HasSubstr("--prompt, --prompt_file and --prompt_ids; 0 are set"));
+  Set({"--ids=1", "--text=x"});
+  EXPECT_THAT(std::string(ScoreRequestFromFlags().status().message()),
+              HasSubstr("2 are set"));
+}
+
+TEST_F(ClientFlagsTest, RefusesAnUnknownOutput) {
+  Set({"--output=xml"});
+  EXPECT_THAT(std::string(ClientConfigFromFlags().status().message()),
+              HasSubstr("--output is \"xml\""));
+}
+
+}  // namespace
+}  // namespace flash

@@ -1,0 +1,44 @@
+#include "client/error_text.h"
+
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "gtest/gtest.h"
+
+namespace flash {
+namespace {
+
+TEST(ErrorTextTest, TellsCodeReasonMessageAndDetails) {
+  google::rpc::Status packed;
+  google::rpc::ErrorInfo info;
+  info.set_reason("QUEUE_FULL");
+  packed.add_details()->PackFrom(info);
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_nanos(700'000'000);
+  packed.add_details()->PackFrom(retry);
+  EXPECT_EQ(ErrorText(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "full",
+                                   packed.SerializeAsString())),
+            "RESOURCE_EXHAUSTED (QUEUE_FULL): full; try again in 700 ms");
+}
+
+TEST(ErrorTextTest, AddsViolationsThatTheMessageDoesNotTell) {
+  google::rpc::Status packed;
+  google::rpc::BadRequest bad;
+  auto* violation = bad.add_field_violations();
+  violation->set_field("a");
+  violation->set_description("is 1");
+  violation = bad.add_field_violations();
+  violation->set_field("b");
+  violation->set_description("is 2");
+  packed.add_details()->PackFrom(bad);
+  EXPECT_EQ(ErrorText(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "a is 1",
+                                   packed.SerializeAsString())),
+            "INVALID_ARGUMENT: a is 1; b is 2");
+}
+
+TEST(ErrorTextTest, DoesNotSayTheSameTwice) {
+  EXPECT_EQ(ErrorText(grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED")),
+            "CANCELLED");
+}
+
+}  // namespace
+}  // namespace flash

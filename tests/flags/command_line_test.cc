@@ -1,0 +1,107 @@
+// Flags from the environment, from files and from the command line.
+
+#include "flags/command_line.h"
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "gmock/gmock.h"
+
+ABSL_FLAG(int32_t, test_number, 5, "Things. A second sentence.");
+ABSL_FLAG(std::string, test_word, "word", "A word.");
+ABSL_FLAG(bool, test_switch, false, "On or off.");
+
+namespace flash {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+class CommandLineTest : public testing::Test {
+ protected:
+  absl::StatusOr<CommandLine> Read(const std::vector<std::string>& arguments) {
+    return ReadCommandLine(program_, arguments, [this](const char* name) {
+      const auto found = environment_.find(name);
+      return found == environment_.end() ? nullptr : found->second.c_str();
+    });
+  }
+  std::string Error(const std::vector<std::string>& arguments) {
+    const auto line = Read(arguments);
+    EXPECT_TRUE(absl::IsInvalidArgument(line.status()));
+    return std::string(line.status().message());
+  }
+
+  const absl::FlagSaver saver_;
+  const Program program_ = {"test", "test [flags]", __FILE__};
+  std::map<std::string, std::string> environment_;
+};
+
+TEST_F(CommandLineTest, LeavesTheDefaults) {
+  ASSERT_TRUE(Read({}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_number), 5);
+}
+
+TEST_F(CommandLineTest, TakesTheEnvironmentAndLetsTheCommandLineWin) {
+  environment_ = {{"FLASH_TEST_NUMBER", "6"}, {"FLASH_TEST_WORD", "env"}};
+  ASSERT_TRUE(Read({"--test_word=line"}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_number), 6);
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_word), "line");
+}
+
+TEST_F(CommandLineTest, TakesEveryWayToWriteAFlag) {
+  const auto line = Read({"first", "-test_number", "7", "--test_switch",
+                          "--test_word=a=b", "-", "--", "--test_number=9"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_number), 7);
+  EXPECT_TRUE(absl::GetFlag(FLAGS_test_switch));
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_word), "a=b");
+  EXPECT_THAT(line->arguments, ElementsAre("first", "-", "--test_number=9"));
+  ASSERT_TRUE(Read({"--notest_switch"}).ok());
+  EXPECT_FALSE(absl::GetFlag(FLAGS_test_switch));
+}
+
+TEST_F(CommandLineTest, NamesWhatIsWrong) {
+  EXPECT_THAT(Error({"--no_such_flag=1"}),
+              HasSubstr("--no_such_flag is not a flag of test"));
+  EXPECT_THAT(Error({"--test_number=x"}), HasSubstr("--test_number is \"x\""));
+  EXPECT_THAT(Error({"--test_number"}), HasSubstr("needs a value"));
+  EXPECT_THAT(Error({"--flagfile=/no/such/file"}), HasSubstr("/no/such/file"));
+  environment_ = {{"FLASH_TEST_NUMBER", "many"}};
+  EXPECT_THAT(Error({}), HasSubstr("FLASH_TEST_NUMBER is \"many\""));
+}
+
+TEST_F(CommandLineTest, DoesNotKnowFlagsOfLibraries) {
+  ASSERT_NE(absl::FindCommandLineFlag("gtest_filter"),
+            absl::FindCommandLineFlag("test_word"));
+  EXPECT_THAT(HelpText(program_), Not(HasSubstr("flagfile=\n")));
+  EXPECT_THAT(Error({"--undefok=x"}), HasSubstr("not a flag"));
+}
+
+TEST_F(CommandLineTest, ReadsAFlagFileWhereItStands) {
+  const std::string path = testing::TempDir() + "/flags";
+  std::ofstream(path) << "# a comment\n\n--test_number=8\n"
+                      << "  --test_word=file\n";
+  ASSERT_TRUE(Read({"--flagfile=" + path, "--test_number=9"}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_number), 9);
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_word), "file");
+  std::ofstream(path) << "--flagfile=" << path << "\n";
+  EXPECT_THAT(Error({"--flagfile=" + path}), HasSubstr("too deeply"));
+  std::remove(path.c_str());
+}
+
+TEST_F(CommandLineTest, ExplainsEachFlagWithItsDefault) {
+  const auto line = Read({"--help"});
+  ASSERT_TRUE(line.ok());
+  EXPECT_TRUE(line->wants_help);
+  const std::string help = HelpText(program_);
+  EXPECT_THAT(help, HasSubstr("test [flags]"));
+  EXPECT_THAT(help, HasSubstr("--test_number=5\n      Things."));
+  EXPECT_THAT(help, HasSubstr("FLASH_NAME"));
+}
+
+}  // namespace
+}  // namespace flash

@@ -1,0 +1,107 @@
+#include "server/server_config.h"
+
+#include <map>
+
+#include "absl/flags/reflection.h"
+#include "gmock/gmock.h"
+
+namespace flash {
+namespace {
+
+using testing::HasSubstr;
+
+class ServerConfigTest : public testing::Test {
+ protected:
+  absl::StatusOr<ServerConfig> Read(
+      std::vector<std::string> arguments,
+      const std::map<std::string, std::string>& environment = {}) {
+    const absl::FlagSaver saver;
+    arguments.push_back("--model=somewhere");
+    const auto line = ReadCommandLine(
+        ServerProgram(), arguments, [&environment](const char* name) {
+          const auto found = environment.find(name);
+          return found == environment.end() ? nullptr : found->second.c_str();
+        });
+    if (!line.ok()) return line.status();
+    return ServerConfigFromFlags();
+  }
+
+  std::string Error(const std::string& argument) {
+    const auto config = Read({argument});
+    EXPECT_TRUE(absl::IsInvalidArgument(config.status())) << argument;
+    return std::string(config.status().message());
+  }
+};
+
+TEST_F(ServerConfigTest, HasDefaultsThatWork) {
+  const auto config = Read({});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model, "somewhere");
+  EXPECT_EQ(config->listen, "127.0.0.1:8500");
+  EXPECT_EQ(config->metrics_listen, "127.0.0.1:9400");
+  EXPECT_EQ(config->device, ServerConfig::Device::kAuto);
+  EXPECT_FALSE(config->weights.has_value());
+  EXPECT_FALSE(config->slots.has_value());
+  EXPECT_FALSE(config->threads.has_value());
+  EXPECT_EQ(config->max_message_bytes, 16 << 20);
+}
+
+TEST_F(ServerConfigTest, ReadsEveryFlag) {
+  const auto config = Read(
+      {"--listen=[::]:0", "--metrics_listen=", "--device=cpu",
+       "--weights=float32", "--cache=bfloat16", "--slots=8", "--threads=2",
+       "--cpu_isa=avx2", "--drain_timeout=1m", "--slow_reader_timeout=500ms"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->listen, "[::]:0");
+  EXPECT_EQ(config->metrics_listen, "");
+  EXPECT_EQ(config->device, ServerConfig::Device::kCpu);
+  EXPECT_EQ(config->weights, DataType::kFloat32);
+  EXPECT_EQ(config->cache, DataType::kBFloat16);
+  EXPECT_EQ(config->slots, 8);
+  EXPECT_EQ(config->threads, 2);
+  EXPECT_EQ(config->cpu_isa, "avx2");
+  EXPECT_EQ(config->drain_timeout, std::chrono::minutes(1));
+  EXPECT_EQ(config->slow_reader_timeout, std::chrono::milliseconds(500));
+}
+
+TEST_F(ServerConfigTest, HasAnEnvironmentTwinOfEachFlag) {
+  const auto config =
+      Read({"--threads=3"}, {{"FLASH_SLOTS", "5"},
+                             {"FLASH_THREADS", "7"},
+                             {"FLASH_LISTEN", "0.0.0.0:8500"},
+                             {"FLASH_DRAIN_TIMEOUT", "2s"},
+                             {"FLASH_PORT", "tcp://10.0.0.1:80"}});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->slots, 5);
+  EXPECT_EQ(config->threads, 3);  // the command line wins
+  EXPECT_EQ(config->listen, "0.0.0.0:8500");
+  EXPECT_EQ(config->drain_timeout, std::chrono::seconds(2));
+}
+
+TEST_F(ServerConfigTest, NamesFlagValueAndWhatIsAccepted) {
+  EXPECT_EQ(Error("--slots=0"),
+            "--slots is \"0\"; it must be auto, or from 1 to 65536");
+  EXPECT_THAT(Error("--threads=many"), HasSubstr("--threads is \"many\""));
+  EXPECT_THAT(Error("--weights=int4"), HasSubstr("auto, float32 or bfloat16"));
+  EXPECT_THAT(Error("--cache=x"), HasSubstr("--cache"));
+  EXPECT_THAT(Error("--device=tpu"), HasSubstr("auto, cpu or cuda"));
+  EXPECT_THAT(Error("--cpu_isa=sse"), HasSubstr("avx2 or portable"));
+  EXPECT_THAT(Error("--listen=8500"), HasSubstr("HOST:PORT"));
+  EXPECT_THAT(Error("--listen=host:70000"), HasSubstr("HOST:PORT"));
+  EXPECT_THAT(Error("--metrics_listen=x"), HasSubstr("--metrics_listen"));
+  EXPECT_THAT(Error("--max_step_rows=1"), HasSubstr("from 2 to 65536"));
+  EXPECT_THAT(Error("--drain_timeout=-1s"), HasSubstr("--drain_timeout"));
+}
+
+TEST_F(ServerConfigTest, NeedsAModel) {
+  const absl::FlagSaver saver;
+  ASSERT_TRUE(
+      ReadCommandLine(ServerProgram(), {}, [](const char*) -> const char* {
+        return nullptr;
+      }).ok());
+  EXPECT_THAT(std::string(ServerConfigFromFlags().status().message()),
+              HasSubstr("--model is not set"));
+}
+
+}  // namespace
+}  // namespace flash
