@@ -32,6 +32,8 @@ ABSL_FLAG(std::string, cache, "bfloat16",
 ABSL_FLAG(int, threads, 2, "compute threads");
 ABSL_FLAG(std::string, cpu_isa, "auto", "instruction set of the kernels");
 ABSL_FLAG(int, steps, 300, "steps to time for each number of requests");
+ABSL_FLAG(std::string, write_model, "",
+          "write the preset as a model directory of this name, and stop");
 ABSL_FLAG(bool, json, false, "print one JSON object instead of a table");
 ABSL_FLAG(bool, check_constant_cost, false,
           "measure that a step costs the same for ever, and exit 1 if not: the "
@@ -162,10 +164,21 @@ bool CheckTail(FlashModel& model) {
   return false;
 }
 
+int WriteModel(const std::string& directory) {
+  const auto preset = PresetModel::Make(absl::GetFlag(FLAGS_preset));
+  if (!preset.ok()) return Fail(std::string(preset.status().message()), 1);
+  const absl::Status written = (*preset)->Write(directory);
+  return written.ok() ? 0 : Fail(std::string(written.message()), 1);
+}
+
 int Main() {
   if (absl::GetFlag(FLAGS_preset).empty() ==
       absl::GetFlag(FLAGS_model).empty()) {
     return Fail("give --preset or --model (see --help)", 2);
+  }
+  if (const std::string directory = absl::GetFlag(FLAGS_write_model);
+      !directory.empty()) {
+    return WriteModel(directory);
   }
   std::vector<int> batches;
   int slots = 2;

@@ -2,9 +2,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "tests/reference/model_writer.h"
 
 namespace flash {
 namespace {
@@ -109,6 +113,35 @@ void PresetModel::MakeWeights() {
   }
   weights_.final_norm_weight = Constant({d}, 1);
   weights_.final_norm_bias = Constant({d}, 0);
+}
+
+absl::Status PresetModel::Write(const std::string& directory) const {
+  std::vector<TensorToWrite> tensors;
+  const auto add = [&](const std::string& name, const TensorView& view) {
+    tensors.push_back({name, view.type, view.shape, ToFloat32(view)});
+  };
+  add("embedding.weight", weights_.embedding);
+  for (size_t l = 0; l < weights_.layers.size(); ++l) {
+    const LayerTensors& layer = weights_.layers[l];
+    const std::string prefix = absl::StrCat("layers.", l, ".");
+    add(prefix + "norm.weight", *layer.norm_weight);
+    add(prefix + "uvz.weight", layer.uvz_weight);
+    add(prefix + "head_scale", layer.head_scale);
+    add(prefix + "head_offset", layer.head_offset);
+    add(prefix + "relative_bias.weight", *layer.relative_bias);
+    add(prefix + "output.weight", layer.output_weight);
+  }
+  add("final_norm.weight", *weights_.final_norm_weight);
+  add("final_norm.bias", *weights_.final_norm_bias);
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  std::ofstream config(directory + "/config.json");
+  config << ConfigJson(config_);
+  std::ofstream file(directory + "/model.safetensors", std::ios::binary);
+  file << SafetensorsBytes(tensors);
+  if (config.flush() && file.flush()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(directory, " cannot be written to"));
 }
 
 }  // namespace flash

@@ -27,6 +27,9 @@ class PresetModel {
   static absl::StatusOr<std::unique_ptr<PresetModel>> Make(
       const std::string& name);
 
+  // Writes it as a model directory, which is made if need be.
+  absl::Status Write(const std::string& directory) const;
+
   const ModelConfig& config() const { return config_; }
   const CheckpointWeights& weights() const { return weights_; }
 
