@@ -25,6 +25,17 @@ using testing::Each;
 class ThreadPoolTest : public testing::TestWithParam<int> {
  protected:
   int num_threads() const { return GetParam(); }
+
+  // One task for each thread, f(worker), since each waits for all the others.
+  template <typename F>
+  void RunOnEveryThread(ThreadPool& pool, F f) const {
+    std::atomic<int> arrived{0};
+    pool.ParallelFor(num_threads(), [&](int, int worker) {
+      f(worker);
+      arrived.fetch_add(1);
+      while (arrived.load() < num_threads()) std::this_thread::yield();
+    });
+  }
 };
 
 TEST_P(ThreadPoolTest, RunsEveryTaskOnce) {
@@ -59,13 +70,9 @@ TEST_P(ThreadPoolTest, GivesTasksThatRunAtOnceDifferentWorkers) {
 
 TEST_P(ThreadPoolTest, UsesEveryThread) {
   ThreadPool pool(num_threads());
-  // Each task waits for all the others.
-  std::atomic<int> arrived{0};
-  pool.ParallelFor(num_threads(), [&](int, int) {
-    arrived.fetch_add(1);
-    while (arrived.load() < num_threads()) std::this_thread::yield();
-  });
-  EXPECT_EQ(arrived.load(), num_threads());
+  std::vector<int> runs(num_threads(), 0);
+  RunOnEveryThread(pool, [&](int worker) { ++runs[worker]; });
+  EXPECT_THAT(runs, Each(1));
 }
 
 TEST_P(ThreadPoolTest, ShowsTheCallerWhatTasksWrote) {
@@ -99,15 +106,13 @@ constexpr unsigned kCallersMode = 0x1f80 | _MM_ROUND_UP;
 TEST_P(ThreadPoolTest, RunsEveryTaskInTheOneMode) {
   ThreadPool pool(num_threads());
   const unsigned saved = _mm_getcsr();
-  for (const int num_tasks : {1, 100}) {  // one task runs on the caller alone
-    std::vector<char> right(num_tasks, 0);
-    _mm_setcsr(kCallersMode);
-    pool.ParallelFor(num_tasks, [&](int index, int) {
-      right[index] = FlushesDenormals() && RoundsToNearest();
-    });
-    _mm_setcsr(saved);
-    EXPECT_THAT(right, Each(1));
-  }
+  std::vector<char> right(num_threads(), 0);
+  _mm_setcsr(kCallersMode);
+  RunOnEveryThread(pool, [&](int worker) {
+    right[worker] = FlushesDenormals() && RoundsToNearest();
+  });
+  _mm_setcsr(saved);
+  EXPECT_THAT(right, Each(1));
 }
 
 TEST_P(ThreadPoolTest, GivesTheCallerItsModeBack) {
