@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "flags/command_line.h"
 #include "flash/v1/inference.pb.h"
+#include "server/command_line/command_line.h"
 
 namespace flash {
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/load_run.h"
-#include "flags/command_line.h"
+#include "server/command_line/command_line.h"
 
 namespace flash {
 

@@ -26,7 +26,9 @@ void Log(std::string_view sentence) {
   Write(absl::StrCat("flash-server: ", std::string(sentence), "\n"));
 }
 
-std::string CallLine(const CallReport& report, double unix_seconds) {
+std::string CallLine(const CallReport& report,
+                     std::optional<int64_t> trained_length,
+                     double unix_seconds) {
   nlohmann::ordered_json line;
   line["time"] = unix_seconds;
   line["event"] = "call";
@@ -45,14 +47,23 @@ std::string CallLine(const CallReport& report, double unix_seconds) {
   line["prompt_ms"] = Milliseconds(report.timings.prompt);
   line["decode_ms"] = Milliseconds(report.timings.decode);
   line["total_ms"] = Milliseconds(report.total);
+  if (trained_length.has_value() &&
+      report.usage.longest_tokens > *trained_length) {
+    line["warning"] =
+        absl::StrCat("a text of ", report.usage.longest_tokens,
+                     " tokens is longer than those the model was trained on (",
+                     *trained_length, ")");
+  }
   return line.dump(-1, ' ', true,
                    nlohmann::ordered_json::error_handler_t::replace);
 }
 
-void LogCall(const CallReport& report) {
+void LogCall(const CallReport& report, std::optional<int64_t> trained_length) {
   const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::system_clock::now().time_since_epoch());
-  Write(CallLine(report, static_cast<double>(now.count()) / 1000) + "\n");
+  Write(CallLine(report, trained_length,
+                 static_cast<double>(now.count()) / 1000) +
+        "\n");
 }
 
 }  // namespace flash

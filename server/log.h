@@ -4,6 +4,8 @@
 #ifndef SERVER_LOG_H_
 #define SERVER_LOG_H_
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -14,11 +16,14 @@ namespace flash {
 // Writes "flash-server: " and `sentence`. Any thread.
 void Log(std::string_view sentence);
 
-// Writes the report as one line of JSON. Any thread.
-void LogCall(const CallReport& report);
+// Writes the report as one line of JSON. Any thread. A call with a text longer
+// than `trained_length`, what the model was trained on, has a warning in it.
+void LogCall(const CallReport& report, std::optional<int64_t> trained_length);
 
 // That line, as of `unix_seconds`.
-std::string CallLine(const CallReport& report, double unix_seconds);
+std::string CallLine(const CallReport& report,
+                     std::optional<int64_t> trained_length,
+                     double unix_seconds);
 
 }  // namespace flash
 

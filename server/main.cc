@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "flags/command_line.h"
+#include "server/command_line/command_line.h"
 #include "server/log.h"
 #include "server/server.h"
 #include "server/server_config.h"

@@ -180,6 +180,7 @@ absl::Status ServerImpl::Serve(
   options.model = FactsOfModel();
   options.server = FactsOfServer();
   options.outbox_events = config_.outbox_events;
+  options.linger = config_.slow_reader_timeout;
   options.max_streams_per_connection = config_.max_streams_per_connection;
   options.stale_after = config_.stale_after;
   options.report = [this](const CallReport& report) { OnCall(report); };
@@ -254,7 +255,7 @@ std::string ServerImpl::Describe() const {
 }
 
 void ServerImpl::OnCall(const CallReport& report) {
-  LogCall(report);
+  LogCall(report, model_->config().trained_length);
   if (metrics_ != nullptr) metrics_->Count(report);
 }
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "flags/command_line.h"
 #include "kernels/tensor.h"
+#include "server/command_line/command_line.h"
 
 namespace flash {
 

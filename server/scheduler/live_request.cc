@@ -236,6 +236,8 @@ Usage LiveRequest::usage() const {
   for (const LiveOutput& output : outputs_) {
     usage.completion_tokens += output.num_tokens;
     usage.prior_tokens += output.num_prior;
+    usage.longest_tokens =
+        std::max(usage.longest_tokens, usage.prompt_tokens + output.num_tokens);
   }
   return usage;
 }

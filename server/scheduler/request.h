@@ -117,6 +117,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;
   int64_t completion_tokens = 0;  // of all outputs, prior ones included
+  int64_t longest_tokens = 0;     // of the prompt and its longest output
   int64_t prior_tokens =
       0;  // of completion_tokens, those that came with the request
 };

@@ -41,6 +41,8 @@ struct CallParts {
   std::function<void(const CallReport&)> report;
   // Events that may wait for a client; then its request pauses.
   size_t outbox_events = 64;
+  // How long the rest of an answer waits for a client that reads nothing.
+  Clock::duration linger = std::chrono::seconds(30);
 };
 
 // Who called what, until when.

@@ -75,7 +75,8 @@ class GrpcServerImpl final : public GrpcServer {
                .live_ids = &live_ids_,
                .text_workers = &text_workers_,
                .report = options_.report,
-               .outbox_events = options_.outbox_events},
+               .outbox_events = options_.outbox_events,
+               .linger = options_.linger},
         inference_(MakeInferenceService(parts_)),
         control_(MakeControlService(options_.server, parser_, *engine)) {}
 

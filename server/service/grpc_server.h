@@ -21,6 +21,8 @@ struct GrpcServerOptions {
   ModelFacts model;
   ServerFacts server;
   size_t outbox_events = 64;  // at least 1
+  // How long the rest of an answer waits for a client that reads nothing.
+  Clock::duration linger = std::chrono::seconds(30);
   int text_threads = 1;
   // Streams that one client connection may have open; more wait in the client.
   int max_streams_per_connection = 1024;

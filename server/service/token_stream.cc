@@ -1,5 +1,7 @@
 #include "server/service/token_stream.h"
 
+#include <grpcpp/server_context.h>
+
 #include <utility>
 
 #include "server/service/byte_messages.h"
@@ -62,11 +64,13 @@ void TokenStream::OnDone(const absl::Status& status, const Usage& usage,
   AddRetryTrailer(status, *context_);
   outcome_ = ToGrpcStatus(status);
   Advance();
+  if (!finish_called_) StartLinger();
 }
 
 void TokenStream::OnWriteDone(bool ok) {
   MutexLock lock(&mutex_);
   write_in_flight_ = false;
+  ++writes_done_;
   outbox_.pop_front();
   if (!ok) {  // the client is gone: there is nobody to write to
     Cancel();
@@ -78,6 +82,33 @@ void TokenStream::OnWriteDone(bool ok) {
 
 void TokenStream::OnDone() {
   const std::shared_ptr<TokenStream> self = std::move(self_);
+  std::unique_ptr<grpc::Alarm> linger;  // destroyed outside of the lock
+  MutexLock lock(&mutex_);
+  call_over_ = true;
+  linger = std::move(linger_);
+}
+
+void TokenStream::StartLinger() {
+  linger_ = std::make_unique<grpc::Alarm>();
+  linger_->Set(
+      std::chrono::system_clock::now() +
+          std::chrono::duration_cast<std::chrono::system_clock::duration>(
+              parts().linger),
+      [self = self_, then = writes_done_](bool fired) {
+        if (fired) self->OnLinger(then);
+      });
+}
+
+void TokenStream::OnLinger(int64_t writes_then) {
+  std::unique_ptr<grpc::Alarm> spent;  // destroyed outside of the lock
+  MutexLock lock(&mutex_);
+  if (call_over_ || finish_called_) return;
+  if (writes_done_ == writes_then) {
+    context_->TryCancel();
+  } else {
+    spent = std::move(linger_);
+    StartLinger();
+  }
 }
 
 void TokenStream::Push(const v1::GenerateEvent& event) {

@@ -4,6 +4,7 @@
 #ifndef SERVER_SERVICE_TOKEN_STREAM_H_
 #define SERVER_SERVICE_TOKEN_STREAM_H_
 
+#include <grpcpp/alarm.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -21,7 +22,9 @@ namespace flash {
 // At most one write is in flight; the events that come meanwhile wait in
 // outbox_. When that holds parts().outbox_events of them the stream is full,
 // and no longer when half of them are gone. Finish() is called exactly once,
-// when the request is over and no write is in flight, cancelled or not.
+// when the request is over and no write is in flight, cancelled or not. If the
+// client then reads nothing for parts().linger, the call is cancelled: gRPC has
+// no other way to end a call whose last write waits for its reader.
 //
 // Lifetime: shared by gRPC, from Start() to OnDone(), and by the request.
 class TokenStream final : public Call,
@@ -55,6 +58,10 @@ class TokenStream final : public Call,
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the next write, or Finish(), if one is due and none is in flight.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Cancels the call after parts().linger in which no write was done.
+  void StartLinger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnLinger(int64_t writes_then);
+
   // Makes full_ say what outbox_ is, and tells the engine when it is no longer.
   void UpdateFull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -66,6 +73,9 @@ class TokenStream final : public Call,
   std::deque<grpc::ByteBuffer> outbox_ ABSL_GUARDED_BY(mutex_);
   bool write_in_flight_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_called_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t writes_done_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool call_over_ ABSL_GUARDED_BY(mutex_) = false;  // context_ is gone
+  std::unique_ptr<grpc::Alarm> linger_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::Status> outcome_ ABSL_GUARDED_BY(mutex_);
   int32_t num_finished_ ABSL_GUARDED_BY(mutex_) = 0;
   // The last output's `finished`, which waits for the usage.

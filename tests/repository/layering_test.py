@@ -27,15 +27,18 @@ MAY_INCLUDE = {
                        "server/scheduler", "server/sessions", "proto"],
     "server": ["kernels", "kernels/cpu", "kernels/cuda", "server/model",
                "server/tokenizer", "server/scheduler", "server/sessions",
-               "server/service", "proto"],
-    "client": ["proto"],
+               "server/service", "server/command_line", "proto"],
+    # Knows nobody; the clients' flags are read as the server's are.
+    "server/command_line": [],
+    "client": ["proto", "server/command_line"],
 }
 # Found anywhere else than in these folders, these words are a leak.
 ONLY_IN = {
     r"#include <cuda|#include <cublas|__global__": ["kernels/cuda"],
     r"#include \"(grpcpp|google/protobuf)|#include <(grpcpp|google/protobuf)":
         ["server/service", "server/sessions", "client", "server"],
-    r"#include \"absl/flags/": ["server", "client"],
+    r"#include \"absl/flags/":
+        ["server", "client", "server/command_line"],
 }
 SOURCES = ("*.h", "*.cc", "*.cu", "*.cuh")
 INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"', re.MULTILINE)

@@ -15,7 +15,7 @@ TEST(LogTest, WritesACallAsOneLineOfJson) {
   report.status = absl::CancelledError("gone\xff");
   report.usage.completion_tokens = 7;
   report.timings.queue = std::chrono::microseconds(1500);
-  const std::string line = CallLine(report, 12.5);
+  const std::string line = CallLine(report, std::nullopt, 12.5);
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const auto json = nlohmann::json::parse(line);
   EXPECT_EQ(json["time"], 12.5);
@@ -27,9 +27,22 @@ TEST(LogTest, WritesACallAsOneLineOfJson) {
 }
 
 TEST(LogTest, SaysNothingMoreOfACallThatWentWell) {
-  const auto json = nlohmann::json::parse(CallLine({}, 0));
+  const auto json = nlohmann::json::parse(CallLine({}, 2048, 0));
   EXPECT_EQ(json["status"], "OK");
   EXPECT_FALSE(json.contains("message"));
+  EXPECT_FALSE(json.contains("warning"));
+}
+
+TEST(LogTest, WarnsOnceOfATextLongerThanTheModelWasTrainedOn) {
+  CallReport report;
+  report.usage.longest_tokens = 2048;
+  EXPECT_FALSE(
+      nlohmann::json::parse(CallLine(report, 2048, 0)).contains("warning"));
+  report.usage.longest_tokens = 2049;
+  const std::string warning =
+      nlohmann::json::parse(CallLine(report, 2048, 0))["warning"];
+  EXPECT_NE(warning.find("2049"), std::string::npos);
+  EXPECT_NE(warning.find("2048"), std::string::npos);
 }
 
 }  // namespace

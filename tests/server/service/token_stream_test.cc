@@ -127,6 +127,24 @@ TEST_F(TokenStreamTest, PausesThenEndsAStreamThatNobodyReads) {
   EXPECT_EQ(DetailsOf(status).reason, "READER_TOO_SLOW");
 }
 
+TEST_F(TokenStreamTest, CancelsACallWhoseEndNobodyReads) {
+  setup_.server.outbox_events = 8;
+  setup_.server.linger = milliseconds(100);
+  setup_.engine.slow_reader_timeout = milliseconds(100);
+  Start();
+  grpc::ClientContext context;
+  auto request = TextRequest("never read", 100'000);
+  request.mutable_response()->set_logprobs(20);
+  auto reader = inference_->Generate(&context, request);
+  EXPECT_TRUE(Eventually(
+      [](const EngineStats& stats) { return stats.failed_requests == 1; }));
+  std::this_thread::sleep_for(milliseconds(400));
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
 TEST_F(TokenStreamTest, GoesOnWhenASlowReaderReadsAgain) {
   setup_.server.outbox_events = 4;
   Start();

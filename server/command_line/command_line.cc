@@ -1,4 +1,4 @@
-#include "flags/command_line.h"
+#include "server/command_line/command_line.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -8,8 +8,8 @@
 // (absl::ParseCommandLine() is not used because it ends the process itself,
 // with exit codes that are not ours, and knows no environment.)
 
-#ifndef FLAGS_COMMAND_LINE_H_
-#define FLAGS_COMMAND_LINE_H_
+#ifndef SERVER_COMMAND_LINE_COMMAND_LINE_H_
+#define SERVER_COMMAND_LINE_COMMAND_LINE_H_
 
 #include <functional>
 #include <string>
@@ -52,4 +52,4 @@ std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
 
 }  // namespace flash
 
-#endif  // FLAGS_COMMAND_LINE_H_
+#endif  // SERVER_COMMAND_LINE_COMMAND_LINE_H_

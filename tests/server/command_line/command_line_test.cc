@@ -1,6 +1,6 @@
 // Flags from the environment, from files and from the command line.
 
-#include "flags/command_line.h"
+#include "server/command_line/command_line.h"
 
 #include <cstdio>
 #include <fstream>
