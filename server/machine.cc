@@ -14,6 +14,8 @@
 namespace flash {
 namespace {
 
+constexpr int kMaxProcessors = 1024;  // the most that a thread pool takes
+
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 // The numbers at the beginning of a file; "max" and what is no number ends
@@ -93,7 +95,7 @@ int UsableProcessors() {
   const int affinity = sched_getaffinity(0, sizeof(set), &set) == 0
                            ? CPU_COUNT(&set)
                            : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
-  return UsableProcessorsBelow("", std::max(affinity, 1));
+  return UsableProcessorsBelow("", std::clamp(affinity, 1, kMaxProcessors));
 }
 
 int64_t UsableMemoryBytes() { return UsableMemoryBytesBelow(""); }

@@ -9,7 +9,7 @@
 namespace flash {
 
 // Processors that this process may use: its affinity, and its cgroup's quota
-// rounded up. At least 1.
+// rounded up. At least 1, at most 1024.
 int UsableProcessors();
 
 // Bytes of memory that this process may still take: what the machine has

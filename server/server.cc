@@ -43,8 +43,9 @@ const char* NameOf(TokenizerConfig::Type type) {
 }
 
 std::string FolderName(const std::string& directory) {
+  std::error_code error;  // the working directory may be gone
   const std::filesystem::path path =
-      std::filesystem::absolute(directory).lexically_normal();
+      std::filesystem::absolute(directory, error).lexically_normal();
   return path.has_filename() ? path.filename().string()
                              : path.parent_path().filename().string();
 }
@@ -132,7 +133,7 @@ absl::Status ServerImpl::Load() {
   options.weights = config_.weights;
   options.cache = config_.cache;
   options.slots = config_.slots;
-  options.memory_bytes = UsableMemoryBytes();
+  options.usable_memory = UsableMemoryBytes;
   options.max_rows = config_.max_step_rows;
   options.max_logits_rows = std::min(options.max_logits_rows, options.max_rows);
   auto model =

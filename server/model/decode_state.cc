@@ -1,6 +1,7 @@
 #include "server/model/decode_state.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "kernels/check.h"
@@ -42,7 +43,10 @@ StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
   if (config.token_shift) {
     layout.shift = take((config.hidden_size + 1) / 2 * sizeof(float));
   }
-  layout.slot_bytes = layout.layer_bytes * config.num_layers;
+  if (__builtin_mul_overflow(layout.layer_bytes, config.num_layers,
+                             &layout.slot_bytes)) {
+    layout.slot_bytes = std::numeric_limits<int64_t>::max();  // fits nowhere
+  }
   return layout;
 }
 
@@ -51,8 +55,11 @@ absl::StatusOr<std::unique_ptr<DecodeStates>> DecodeStates::Create(
     int num_slots) {
   FLASH_CHECK(num_slots > 0);
   const StateLayout layout = StateLayout::Of(config, cache);
-  absl::StatusOr<std::unique_ptr<Buffer>> memory =
-      backend.Allocate(layout.slot_bytes * num_slots);
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(layout.slot_bytes, num_slots, &bytes)) {
+    return absl::ResourceExhaustedError("the slots' bytes exceed 2^63");
+  }
+  absl::StatusOr<std::unique_ptr<Buffer>> memory = backend.Allocate(bytes);
   if (!memory.ok()) return memory.status();
   return std::unique_ptr<DecodeStates>(
       new DecodeStates(backend, config, layout, num_slots, *std::move(memory)));

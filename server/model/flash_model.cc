@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
+#include <limits>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +17,13 @@ constexpr int64_t kMaxAutomaticSlots = 64;
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file"));
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  std::ostringstream text;
+  text << file.rdbuf();  // fails, and does not throw, where it is a directory
+  if (file.bad() || text.str().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": empty, or not a file that can be read"));
+  }
+  return std::move(text).str();
 }
 
 DataType ChooseWeights(const Backend& backend, const CheckpointWeights& weights,
@@ -29,13 +36,22 @@ DataType ChooseWeights(const Backend& backend, const CheckpointWeights& weights,
 
 absl::StatusOr<int> ChooseSlots(const FlashModel::Options& options,
                                 int64_t slot_bytes) {
-  if (options.slots.has_value()) return *options.slots;
-  const int64_t fit = options.memory_bytes / 2 / slot_bytes;
+  const int64_t memory = options.usable_memory
+                             ? options.usable_memory()
+                             : std::numeric_limits<int64_t>::max();
+  if (options.slots.has_value()) {
+    // Pages are taken when they are touched: what is too much would be noticed
+    // when it is too late.
+    if (*options.slots <= memory / slot_bytes) return *options.slots;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        *options.slots, " slots of ", slot_bytes,
+        " bytes do not fit into the memory that is left, ", memory, " bytes"));
+  }
+  const int64_t fit = memory / 2 / slot_bytes;
   if (fit < 1) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("one slot takes ", slot_bytes,
-                     " bytes, and half of the memory that is left is ",
-                     options.memory_bytes / 2));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "one slot takes ", slot_bytes,
+        " bytes, and half of the memory that is left is ", memory / 2));
   }
   return static_cast<int>(std::min(fit, kMaxAutomaticSlots));
 }

@@ -5,6 +5,7 @@
 #define SERVER_MODEL_FLASH_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,15 +42,17 @@ class FlashModel final : public LanguageModel {
     std::optional<DataType> weights = std::nullopt;
     // Unset: float32 for float32 weights, else bfloat16.
     std::optional<DataType> cache = std::nullopt;
-    // Unset: min(64, half of memory_bytes divided by the bytes of a slot).
+    // Unset: min(64, half of usable_memory() divided by the bytes of a slot).
     std::optional<int> slots = std::nullopt;
-    int64_t memory_bytes = 0;  // that this process may still use
-    int max_rows = 256;        // of a step
+    // Bytes that this process may still take; asked once the weights are in
+    // place. Unset: as many as are wanted.
+    std::function<int64_t()> usable_memory = nullptr;
+    int max_rows = 256;  // of a step
     int max_logits_rows = 64;
   };
 
-  // RESOURCE_EXHAUSTED if there is not memory for a single slot; else the
-  // errors of Network::Create(). REQUIRES: `backend` outlives the model.
+  // RESOURCE_EXHAUSTED if there is not memory for the slots; else the errors of
+  // Network::Create(). REQUIRES: `backend` outlives the model.
   static absl::StatusOr<std::unique_ptr<FlashModel>> Create(
       Backend& backend, const ModelConfig& config,
       const CheckpointWeights& weights, const Options& options);

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/float_mode.h"
+
 namespace flash {
 namespace {
 
@@ -52,6 +54,9 @@ void TokenSampler::Run(std::vector<TokenJob>& jobs) {
 }
 
 void TokenSampler::RunJob(TokenJob& job, SamplingScratch& scratch) const {
+  // Alone on the decode thread as among others on the compute threads: a
+  // penalty may make denormals of logits.
+  const FloatMode mode;
   job.status = job.output != nullptr ? Sample(job, scratch) : ScorePrompt(job);
 }
 
