@@ -1,8 +1,8 @@
 // What a FLASH model asks of a device: memory, and one function per operation.
 //
 // This file is the whole border between the model and the hardware. The network
-// (server/model/network.h) is written once, against Backend; kernels/cpu and
-// kernels/cuda implement it; main picks one at start-up and nothing asks again.
+// (server/model/network.h) is written once, against Backend; kernels/cpu
+// implements it; the server picks one at start-up and nothing asks again.
 //
 // Shapes: B rows (the tokens of one step), D model width, E expanded width,
 // S query/key width, C chunk length, L layers, V vocabulary. All arithmetic

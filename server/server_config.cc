@@ -20,8 +20,10 @@ ABSL_FLAG(std::string, metrics_listen, "127.0.0.1:9400",
 ABSL_FLAG(std::string, port_file, "",
           "A file to write HOST:PORT of the gRPC server to, once it serves. "
           "Empty: none.");
-ABSL_FLAG(std::string, device, "auto",
-          "What computes: cpu, cuda, or auto: cuda where there is one.");
+ABSL_FLAG(
+    std::string, device, "auto",
+    "What computes: cpu, or auto, which is the cpu in this build. cuda is "
+    "for builds that\nhave it.");
 ABSL_FLAG(std::string, weights, "auto",
           "How weights are stored: float32, bfloat16, or auto: as in the "
           "checkpoint where the\ndevice is fast at it, float32 otherwise.");

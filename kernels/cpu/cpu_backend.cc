@@ -139,13 +139,17 @@ class CpuBackend final : public Backend {
   void RunDense(const Dense& dense, MatrixView<const float> x,
                 Epilogue epilogue, MatrixView<float> y);
 
+  float* Scratch(int worker) const {
+    return reinterpret_cast<float*>(scratch_[worker]->data());
+  }
+
   static constexpr int64_t kFewRows = 4;
 
   ThreadPool& pool_;
   const KernelTable& kernels_;
   Workload workload_;
-  std::vector<std::byte> inputs_;            // rows of x for bfloat16 weights
-  std::vector<std::vector<float>> scratch_;  // one for each worker
+  std::unique_ptr<Buffer> inputs_;  // rows of x for bfloat16 weights
+  std::vector<std::unique_ptr<Buffer>> scratch_;  // one for each worker
 
   StepRows step_;
   std::vector<uint8_t> faults_;  // [max_rows]
@@ -155,11 +159,18 @@ class CpuBackend final : public Backend {
 absl::Status CpuBackend::Reserve(const Workload& workload) {
   workload_ = workload;
   const int64_t pairs = (workload.max_inputs + 1) / 2;
-  inputs_.resize(workload.max_rows * pairs * kernels_.input_pair_bytes);
+  auto inputs = HostBuffer::Allocate(workload.max_rows * pairs *
+                                     kernels_.input_pair_bytes);
+  if (!inputs.ok()) return inputs.status();
+  inputs_ = *std::move(inputs);
   const int64_t attend = kernels_.max_attend_rows * Padded(workload.chunk_size);
   const int64_t fold = kFoldBlock * Padded(workload.query_key_size);
-  scratch_.assign(pool_.num_threads(),
-                  std::vector<float>(std::max(attend, fold)));
+  scratch_.clear();
+  for (int worker = 0; worker < pool_.num_threads(); ++worker) {
+    auto scratch = HostBuffer::Allocate(std::max(attend, fold) * sizeof(float));
+    if (!scratch.ok()) return scratch.status();
+    scratch_.push_back(*std::move(scratch));
+  }
   faults_.assign(workload.max_rows, 0);
   tiles_.reserve(workload.max_rows);
   return absl::OkStatus();
@@ -249,11 +260,11 @@ void CpuBackend::RunDense(const Dense& dense, MatrixView<const float> x,
   auto kernel = kernels_.dense_float32;
   if (weight.type() == DataType::kBFloat16) {
     kernel = kernels_.dense_bfloat16;
-    task.x = inputs_.data();
+    task.x = inputs_->data();
     task.x_stride = (weight.inputs() + 1) / 2 * kernels_.input_pair_bytes;
     ForEachRow(x.rows, [&](int64_t row) {
       kernels_.pack_inputs(x.Row(row), x.cols,
-                           inputs_.data() + row * task.x_stride);
+                           inputs_->data() + row * task.x_stride);
     });
   }
   const int64_t panels = weight.num_panels();
@@ -319,7 +330,7 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
                      .num_rows = tile.num_rows,
                      .first_col = vectors * cut / cuts * 16,
                      .last_col = vectors * (cut + 1) / cuts * 16,
-                     .scratch = scratch_[worker].data()});
+                     .scratch = Scratch(worker)});
   });
 }
 
@@ -337,7 +348,7 @@ void CpuBackend::FoldChunks(const Attention& attention, const LayerState& state,
                        .fold = folds[index / cuts],
                        .first_col = vectors * cut / cuts * 16,
                        .last_col = vectors * (cut + 1) / cuts * 16,
-                       .scratch = scratch_[worker].data()});
+                       .scratch = Scratch(worker)});
       });
 }
 

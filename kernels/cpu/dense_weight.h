@@ -18,7 +18,7 @@ namespace flash::cpu {
 // zeros where there is no output or no input.
 class DenseWeight final : public Dense {
  public:
-  // `memory` holds the panels and is filled by Pack().
+  // `memory` holds the panels, as PackPanels() writes them.
   DenseWeight(const DenseSource& source, int64_t outputs,
               std::unique_ptr<Buffer> memory);
 

@@ -14,7 +14,7 @@ float WidenBFloat16(uint16_t half) {
   return x;
 }
 
-// x[c] = table[row][c] * scale, or x[c] += table[row][c] with Add.
+// Calls f(c, table[row][c]) for each column.
 template <typename F>
 void ForEachElement(const std::byte* table, DataType type, int64_t row,
                     int64_t cols, F&& f) {

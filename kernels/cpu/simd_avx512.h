@@ -64,8 +64,7 @@ inline F32x16 Load(const uint16_t* p) {
       _mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16))};
 }
 
-// Rounds to the nearest even bfloat16. A NaN may become an infinity or another
-// NaN: it stays not finite.
+// Rounds to the nearest even bfloat16. A NaN stays one.
 inline void Store(uint16_t* p, F32x16 x) {
   const __m512i bits = _mm512_castps_si512(x.v);
   const __m512i odd =

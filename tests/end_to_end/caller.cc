@@ -51,18 +51,24 @@ v1::Load Caller::Load() {
   return info.load();
 }
 
-bool Caller::WaitUntilIdle(int num_slots, int seconds) {
+bool Caller::WaitFor(const std::function<bool(const v1::Load&)>& wanted,
+                     int seconds) {
   const auto deadline =
       std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
   while (std::chrono::steady_clock::now() < deadline) {
-    const v1::Load load = Load();
-    if (static_cast<int>(load.slots_free()) == num_slots &&
-        load.requests_queued() == 0 && load.requests_running() == 0) {
-      return true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (wanted(Load())) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   return false;
+}
+
+bool Caller::WaitUntilIdle(int num_slots, int seconds) {
+  return WaitFor(
+      [num_slots](const v1::Load& load) {
+        return static_cast<int>(load.slots_free()) == num_slots &&
+               load.requests_queued() == 0 && load.requests_running() == 0;
+      },
+      seconds);
 }
 
 }  // namespace flash

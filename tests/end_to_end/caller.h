@@ -6,6 +6,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,7 +44,10 @@ class Caller {
   v1::Inference::Stub& inference() { return *inference_; }
   v1::Load Load();
 
-  // Waits, at most `seconds`, until every slot is free and nothing is queued.
+  // Waits, at most `seconds`, until the server's load is as wanted.
+  bool WaitFor(const std::function<bool(const v1::Load&)>& wanted, int seconds);
+
+  // Likewise, until every slot is free and nothing is queued.
   bool WaitUntilIdle(int num_slots, int seconds = 20);
 
  private:

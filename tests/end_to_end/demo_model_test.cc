@@ -34,6 +34,8 @@ v1::GenerateRequest NumberedRequest(int n) {
   request.mutable_sampling()->set_temperature(n % 3 == 0 ? 0.0f : 0.9f);
   if (n % 4 == 1) request.mutable_sampling()->set_repetition_penalty(1.2f);
   if (n % 5 == 2) request.mutable_sampling()->set_top_p(0.9f);
+  // Makes denormals of logits: they must be the same ones in a crowd.
+  if (n % 11 == 6) request.mutable_sampling()->set_repetition_penalty(3e38f);
   if (n % 7 == 3) request.mutable_stopping()->add_stop_strings(" the ");
   return request;
 }
@@ -256,8 +258,8 @@ TEST_F(DemoModelTest, SigtermLetsRunningStreamsFinishAndExitsWithZero) {
     heard = Caller(server.address()).Generate(request);
   });
   Caller caller(server.address());
-  while (caller.Load().requests_running() == 0) {
-  }
+  ASSERT_TRUE(caller.WaitFor(
+      [](const v1::Load& load) { return load.requests_running() > 0; }, 20));
   server.Signal(SIGTERM);
   stream.join();
   EXPECT_TRUE(heard.status.ok()) << heard.status.error_message();

@@ -32,15 +32,21 @@ TEST(MemoryTest, IsFlatOverTwoHundredThousandTokens) {
     });
   }
   // Buffers of gRPC and of every stream have been touched by then.
-  while (watcher.Load().generated_tokens() < kStreams * 2000) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  constexpr int kPatience = 600;  // seconds
+  const auto tokens_reach = [](uint64_t tokens) {
+    return [tokens](const v1::Load& load) {
+      return load.generated_tokens() >= tokens;
+    };
+  };
+  EXPECT_TRUE(watcher.WaitFor(tokens_reach(kStreams * 2000), kPatience));
   const int64_t early = server.ResidentBytes();
   int64_t largest = early;
-  while (watcher.Load().generated_tokens() < kStreams * (kTokens - 500)) {
-    largest = std::max(largest, server.ResidentBytes());
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  }
+  EXPECT_TRUE(watcher.WaitFor(
+      [&](const v1::Load& load) {
+        largest = std::max(largest, server.ResidentBytes());
+        return load.generated_tokens() >= kStreams * (kTokens - 500);
+      },
+      kPatience));
   for (std::thread& thread : threads) thread.join();
   for (const Heard& stream : heard) {
     EXPECT_TRUE(stream.status.ok()) << stream.status.error_message();

@@ -129,13 +129,34 @@ TEST(FlashModelMemoryTest, AsksForNoMoreSlotsThanHalfTheMemoryHolds) {
   const auto backend = *MakeCpuBackend(pool, "auto");
   const auto create = [&](int64_t memory) {
     return FlashModel::Create(*backend, model.files().config,
-                              model.files().weights, {.memory_bytes = memory});
+                              model.files().weights,
+                              {.usable_memory = [memory] { return memory; }});
   };
   const int64_t slot = (*create(int64_t{1} << 40))->slot_bytes();
   EXPECT_EQ((*create(int64_t{1} << 40))->num_slots(), 64);
   EXPECT_EQ((*create(2 * slot * 5 + 1))->num_slots(), 5);
   EXPECT_EQ(create(2 * slot - 1).status().code(),
             absl::StatusCode::kResourceExhausted);
+}
+
+TEST(FlashModelMemoryTest, RefusesMoreSlotsThanTheMemoryHolds) {
+  const RandomModelFiles model(RandomConfig(1), RandomOptions(1));
+  ThreadPool pool(1);
+  const auto backend = *MakeCpuBackend(pool, "auto");
+  const absl::Status status =
+      FlashModel::Create(
+          *backend, model.files().config, model.files().weights,
+          {.slots = 1000, .usable_memory = [] { return int64_t{1000}; }})
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("1000 slots"));
+}
+
+TEST(ModelFilesTest, ADirectoryInPlaceOfAFileIsAnError) {
+  const TemporaryDirectory directory;
+  std::filesystem::create_directory(directory.path() + "/config.json");
+  EXPECT_EQ(ModelFiles::Open(directory.path()).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
