@@ -1,5 +1,7 @@
 #include "server/server.h"
 
+#include <gnu/libc-version.h>
+
 #include <filesystem>
 #include <utility>
 
@@ -240,6 +242,7 @@ ServerFacts ServerImpl::FactsOfServer() const {
   facts.weights_type = NameOf(model_->weights_type());
   facts.cache_type = NameOf(model_->cache_type());
   facts.numerics = absl::StrCat(kVersion, "/cpu/", facts.instruction_set,
+                                "/glibc-", gnu_get_libc_version(),
                                 "/weights=", facts.weights_type,
                                 "/cache=", facts.cache_type);
   facts.num_slots = model_->num_slots();

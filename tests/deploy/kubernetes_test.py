@@ -20,8 +20,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MANIFESTS = os.path.join(ROOT, "deploy", "kubernetes")
 CONTAINERFILE = os.path.join(ROOT, "deploy", "image", "Containerfile")
 READY_SERVICE = "flash.v1.Inference"
-# What must be left of the grace period after preStop for the requests that are running.
-DRAIN_SECONDS = 30
+# What the server takes after its drain timeout for the last writes.
+LAST_WRITES_SECONDS = 2
 
 
 class World:
@@ -200,8 +200,11 @@ def grace_covers_the_drain(world):
     grace = world.pod.get("terminationGracePeriodSeconds", 30)
     if before < 1:
         yield "the pod is told to stop before clients can know"
-    if grace <= before + DRAIN_SECONDS:
-        yield f"of {grace} s of grace {before} s are preStop"
+    drain = world.environment.get("FLASH_DRAIN_TIMEOUT", "25s")
+    if not drain.endswith("s") or not drain[:-1].isdigit():
+        yield f"FLASH_DRAIN_TIMEOUT is {drain}, not seconds"
+    elif grace < before + int(drain[:-1]) + LAST_WRITES_SECONDS:
+        yield f"{grace} s of grace are less than {before} s of preStop, {drain} of drain and the last writes"
 
 
 def rollout_keeps_capacity(world):
@@ -351,6 +354,8 @@ MUTATIONS = [
     (grace_covers_the_drain, pod("terminationGracePeriodSeconds", value=35)),
     (grace_covers_the_drain, pod("terminationGracePeriodSeconds")),
     (grace_covers_the_drain, container("lifecycle")),
+    (grace_covers_the_drain, setting("FLASH_DRAIN_TIMEOUT", "55s")),
+    (grace_covers_the_drain, setting("FLASH_DRAIN_TIMEOUT", "1m")),
     (grace_covers_the_drain,
      container("lifecycle", "preStop", value={"exec": {"command": ["sleep", "5"]}})),
     (rollout_keeps_capacity,
