@@ -32,6 +32,7 @@ absl::Status WritePortFile(const std::string& path, const std::string& text) {
   std::error_code error;
   if (file) std::filesystem::rename(temporary, path, error);
   if (!file || error) {
+    std::filesystem::remove(temporary, error);
     return absl::UnavailableError(
         absl::StrCat("--port_file is \"", path, "\", which cannot be written"));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace flash {
 namespace {
@@ -30,7 +31,8 @@ float Penalized(float logit, const TokenHistory::Entry& entry,
     logit -= options.presence_penalty;
     logit -= options.frequency_penalty * static_cast<float>(entry.in_output);
   }
-  return Tamed(logit);
+  // Unlikely without end is not forbidden: only a mask is -infinity.
+  return std::max(Tamed(logit), std::numeric_limits<float>::lowest());
 }
 
 // The lowest key of the shortest run of the highest keys whose weights add up

@@ -95,6 +95,16 @@ TEST(SampleToken, MasksWhatIsNotAllowedOrForbiddenOrHasNoPiece) {
   EXPECT_EQ(Token(sampling), 3);
 }
 
+TEST(SampleToken, APenaltyHoweverLargeForbidsNothing) {
+  Sampling sampling = Greedy({-2, -3});
+  sampling.options.repetition_penalty = 3e38f;
+  sampling.history.AppendOutput(0);
+  sampling.history.AppendOutput(1);
+  EXPECT_EQ(Token(sampling), 0);
+  sampling.options.temperature = 1;
+  EXPECT_GE(Token(sampling), 0);
+}
+
 TEST(SampleToken, SaysSoWhenNoTokenIsAllowed) {
   for (const float temperature : {0.0f, 1.0f}) {
     Sampling sampling = Greedy({1, 2, 3});
