@@ -70,6 +70,7 @@ void BatchBuilder::FindCandidates(
   prompts_.clear();
   next_decoder_ = 0;
   for (const std::unique_ptr<LiveRequest>& request : requests) {
+    if (!request->prior_taken()) continue;
     for (LiveOutput& output : request->outputs()) {
       if (output.phase == Phase::kPrompt || output.phase == Phase::kPrior) {
         prompts_.push_back({request.get(), &output});

@@ -35,6 +35,7 @@ struct Batch {
 //     that end at a chunk boundary or before. While some wait, a quarter of the
 //     step is kept for them, as far as they can use it: decoding cannot shut
 //     them out.
+// A request whose prior ids have not all been taken has no rows yet.
 //
 // Thread safety: the decode thread only.
 class BatchBuilder {

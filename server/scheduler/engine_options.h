@@ -63,7 +63,7 @@ struct EngineOptions {
 struct EngineStats {
   int64_t queued_requests = 0;
   int64_t queued_tokens = 0;     // prompt and prior ids of those
-  int64_t running_requests = 0;  // those with a slot
+  int64_t running_requests = 0;  // out of the queue and not done
   int64_t blocked_requests = 0;  // of these, those whose reader is full
   int num_slots = 0;
   int free_slots = 0;

@@ -53,7 +53,6 @@ void LiveRequest::MakeOutputs(const Tokenizer& tokenizer) {
   for (int index = 0; index < request.num_outputs; ++index) {
     outputs_.push_back({.index = index, .text = text, .history = history});
     FinishIfFull(outputs_.back());
-    if (!request.prior_output_ids.empty()) TakePrior(outputs_.back());
   }
   outputs_.front().phase = Phase::kPrompt;
 }
@@ -74,13 +73,27 @@ void LiveRequest::DescribePrompt(int64_t end) {
   }
 }
 
-void LiveRequest::TakePrior(LiveOutput& output) {
-  // What the ids release was sent when they were generated.
-  for (int32_t id : request().prior_output_ids[output.index]) {
-    if (output.finished.has_value()) break;
-    Take(output, id);
-    ++output.num_prior;
+int64_t LiveRequest::TakePrior(int64_t max_ids) {
+  int64_t num_taken = 0;
+  for (LiveOutput& output : outputs_) {
+    for (; num_taken < max_ids && HasPriorLeft(output); ++num_taken) {
+      Take(output, request().prior_output_ids[output.index][output.num_prior]);
+      ++output.num_prior;
+    }
   }
+  return num_taken;
+}
+
+bool LiveRequest::prior_taken() const {
+  return std::none_of(
+      outputs_.begin(), outputs_.end(),
+      [this](const LiveOutput& output) { return HasPriorLeft(output); });
+}
+
+bool LiveRequest::HasPriorLeft(const LiveOutput& output) const {
+  const auto& prior = request().prior_output_ids;
+  return !prior.empty() && !output.finished.has_value() &&
+         output.num_prior < static_cast<int64_t>(prior[output.index].size());
 }
 
 std::span<const int32_t> LiveRequest::ids_left(const LiveOutput& output) const {

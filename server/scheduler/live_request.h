@@ -23,6 +23,7 @@ namespace flash {
 
 // The first output runs the prompt; the others wait for a copy of its slot.
 // Then each runs its prior ids, if it has any, and decodes until it is over.
+// None of this begins before LiveRequest::prior_taken().
 enum class Phase { kWaiting, kPrompt, kPrior, kDecode, kOver };
 
 struct LiveOutput {
@@ -34,7 +35,7 @@ struct LiveOutput {
   int64_t last_row = 0;  // kDecode: which row its last one was (batch.h)
 
   int64_t num_tokens = 0;  // prior ones included
-  int64_t num_prior = 0;
+  int64_t num_prior = 0;   // of these, those that came with the request
   OutputText text;
   TokenHistory history;
   // Set when the output is over; told to the sink before it is kOver.
@@ -42,7 +43,9 @@ struct LiveOutput {
 };
 
 // Prior ids pass through the same Take() as sampled ones, so whatever depends
-// on what an output has so far is the same for both.
+// on what an output has so far is the same for both. They do so bit by bit, and
+// all of them before anything is run: whether an output goes on at all is known
+// only then, and so is what it has if its time is up.
 //
 // Thread safety: the decode thread only; const functions from several threads.
 class LiveRequest {
@@ -88,6 +91,12 @@ class LiveRequest {
   // What OnPrompt() is told. Once.
   PromptOutput TakePromptOutput();
 
+  // Takes up to `max_ids` prior ids, up to each output's end. What they release
+  // was told when they were generated, so it is dropped. Returns how many.
+  int64_t TakePrior(int64_t max_ids);
+  // Whether all have been taken.
+  bool prior_taken() const;
+
   // How the output's next token is drawn.
   Draw NextDraw(const LiveOutput& output) const;
   std::span<const int32_t> Forbidden(const LiveOutput& output) const;
@@ -114,12 +123,12 @@ class LiveRequest {
 
   void MarkStep(Clock::time_point now);   // the first call counts
   void MarkToken(Clock::time_point now);  // likewise
-  Usage usage() const;
+  Usage usage() const;                    // of the prior ids, those taken
   Timings timings(Clock::time_point now) const;
 
  private:
   void MakeOutputs(const Tokenizer& tokenizer);
-  void TakePrior(LiveOutput& output);
+  bool HasPriorLeft(const LiveOutput& output) const;
   // Finishes the output if it has all the tokens that it may have.
   void FinishIfFull(LiveOutput& output);
   bool IsEos(int32_t id) const;

@@ -99,6 +99,8 @@ enum class FinishReason {
   kMaxTokens,
   kMaxLength,
   kTimeLimit,
+  // One of the wire's reasons, and here only to have them all: never told now,
+  // as a cancelled request has no Finished but OnDone(CANCELLED).
   kCancelled,
 };
 
@@ -112,7 +114,8 @@ struct Finished {
   int64_t num_tokens = 0;  // of this output, prior ones included
 };
 
-// Counts are the same for a stream and a unary call.
+// Counts are the same for a stream and a unary call. Those of a request that
+// fails are of what it had come to: prior ids may be missing.
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;

@@ -16,6 +16,12 @@ int MaxStepRows(const EngineOptions& options, const LanguageModel& model) {
              : model.max_rows();
 }
 
+// Of a request that is not over: its time was up in the queue.
+bool HasNoSlot(const std::unique_ptr<LiveRequest>& request) {
+  return std::all_of(request->outputs().begin(), request->outputs().end(),
+                     [](const LiveOutput& output) { return output.slot < 0; });
+}
+
 }  // namespace
 
 Scheduler::Scheduler(const EngineOptions& options, LanguageModel* model,
@@ -43,6 +49,9 @@ bool Scheduler::RunOnce() {
   Inspect();
   bool busy = Retire();
   busy = Admit() || busy;
+  busy = TakePrior() || busy;
+  FinishOverdue();
+  busy = Retire() || busy;
   if (Step()) {
     busy = true;
     Deliver();
@@ -61,8 +70,15 @@ void Scheduler::Inspect() {
       continue;
     }
     request->AskWhetherFull(now);
-    if (request->over() || !TimeLimitReached(request->queued(), now)) continue;
-    FinishForTime(*request);
+  }
+  FinishOverdue();
+}
+
+void Scheduler::FinishOverdue() {
+  const Clock::time_point now = options_.now();
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    if (request->over() || !request->prior_taken()) continue;
+    if (TimeLimitReached(request->queued(), now)) FinishForTime(*request);
   }
 }
 
@@ -77,49 +93,80 @@ void Scheduler::FinishForTime(LiveRequest& request) {
 }
 
 bool Scheduler::Admit() {
-  const Clock::time_point now = options_.now();
-  bool changed = false;
-  const auto leaves = [&](const QueuedRequest& queued) {
-    return TimeLimitReached(queued, now) ||
-           !Interruption(*queued.request, now).ok();
-  };
-  for (QueuedRequest& queued : queue_.RemoveIf(leaves)) {
-    changed = true;
-    const absl::Status interruption = Interruption(*queued.request, now);
-    EndQueued(std::move(queued), interruption);
-  }
+  bool changed = EndQueued();
   const auto fits = [&](const QueuedRequest& queued) {
     return queued.request->num_outputs <=
            static_cast<int64_t>(free_slots_.size());
   };
   while (std::optional<QueuedRequest> queued = queue_.PopIf(fits)) {
     changed = true;
-    live_.push_back(std::make_unique<LiveRequest>(*std::move(queued),
-                                                  tokenizer_, options_));
-    LiveRequest& request = *live_.back();
-    for (LiveOutput& output : request.outputs()) TakeSlot(output);
-    Accept(request);
+    for (LiveOutput& output : GoLive(*std::move(queued)).outputs()) {
+      TakeSlot(output);
+    }
   }
   return changed;
 }
 
-void Scheduler::Accept(const LiveRequest& request) {
+bool Scheduler::EndQueued() {
+  const Clock::time_point now = options_.now();
+  // The others stay where the queue's limits count their prior ids.
+  int64_t room =
+      model_.num_slots() - std::count_if(live_.begin(), live_.end(), HasNoSlot);
+  const auto leaves = [&](const QueuedRequest& queued) {
+    if (!Interruption(*queued.request, now).ok()) return true;
+    if (!TimeLimitReached(queued, now)) return false;
+    return queued.request->prior_output_ids.empty() || room-- > 0;
+  };
+  std::vector<QueuedRequest> leaving = queue_.RemoveIf(leaves);
+  for (QueuedRequest& queued : leaving) {
+    const absl::Status interruption = Interruption(*queued.request, now);
+    if (!interruption.ok()) {
+      FailQueued(queued, interruption);
+    } else {  // its time limit: it finishes, with what it brought
+      GoLive(std::move(queued));
+    }
+  }
+  return !leaving.empty();
+}
+
+LiveRequest& Scheduler::GoLive(QueuedRequest queued) {
+  live_.push_back(
+      std::make_unique<LiveRequest>(std::move(queued), tokenizer_, options_));
+  LiveRequest& request = *live_.back();
   Accepted accepted;
   accepted.seed = request.request().sampling.seed;
   accepted.prompt_tokens =
       static_cast<int64_t>(request.request().prompt.size());
   request.sink().OnAccepted(accepted);
+  return request;
 }
 
-void Scheduler::EndQueued(QueuedRequest queued, const absl::Status& status) {
-  LiveRequest request(std::move(queued), tokenizer_, options_);
-  if (!status.ok()) {
-    request.Fail(status);
-  } else {  // its time limit: finished, with what it brought
-    Accept(request);
-    FinishForTime(request);
+void Scheduler::FailQueued(const QueuedRequest& queued,
+                           const absl::Status& status) {
+  FLASH_CHECK(!status.ok());
+  Usage usage;
+  usage.prompt_tokens = static_cast<int64_t>(queued.request->prompt.size());
+  usage.longest_tokens = usage.prompt_tokens;
+  ++stats_.failed_requests;
+  queued.request->sink->OnDone(status, usage,
+                               {.queue = options_.now() - queued.submitted});
+}
+
+bool Scheduler::TakePrior() {
+  const auto has_prior_left = [](const std::unique_ptr<LiveRequest>& request) {
+    return !request->prior_taken();
+  };
+  int64_t num_requests =
+      std::count_if(live_.begin(), live_.end(), has_prior_left);
+  int64_t num_left = kMaxPriorIds;
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    if (!has_prior_left(request)) continue;
+    // What a short list leaves is shared by those after it.
+    const int64_t share = (num_left + num_requests - 1) / num_requests;
+    num_left -= request->TakePrior(share);
+    --num_requests;
   }
-  Done(request);
+  return num_left < kMaxPriorIds;
 }
 
 bool Scheduler::Step() {
@@ -159,7 +206,7 @@ void Scheduler::EndAll(const absl::Status& running,
   queue_.Close(queued);
   for (QueuedRequest& each :
        queue_.RemoveIf([](const QueuedRequest&) { return true; })) {
-    EndQueued(std::move(each), queued);
+    FailQueued(each, queued);
   }
   for (const std::unique_ptr<LiveRequest>& request : live_) {
     request->Fail(running);

@@ -20,7 +20,8 @@ namespace flash {
 
 // Invariant: a slot is either free or of exactly one output that is not over. A
 // request holds one slot for each of its outputs, from its admission until that
-// output is over.
+// output is over. (One whose time is up in the queue gets none: it only waits
+// here for its prior ids to be taken.)
 //
 // What a request's sink is told depends on the request alone, not on who else
 // is here: only when it is told does.
@@ -37,6 +38,10 @@ class Scheduler {
 
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
+
+  // Prior ids that one RunOnce() takes, of all requests together: the bound on
+  // the time for which they hold up a step.
+  static constexpr int64_t kMaxPriorIds = 4096;
 
   // Admits, steps, delivers and retires, once. Waits for nothing but the step.
   // Returns false if there was nothing to do: then nothing changes before
@@ -72,15 +77,26 @@ class Scheduler {
 
   // Asks every sink and the clock who may not go on.
   void Inspect();
+  // Finishes those whose time is up and whose prior ids have been taken.
+  void FinishOverdue();
   bool Admit();
+  // Gives every request that has prior ids left the same share of
+  // kMaxPriorIds, so that a long list does not hold up the short ones.
+  bool TakePrior();
   bool Step();
   void Deliver();
   bool Retire();
 
-  void Accept(const LiveRequest& request);
+  // Tells the sink that the request is accepted. It has no slots yet.
+  LiveRequest& GoLive(QueuedRequest queued);
   // Ends it with what it has: its time is up.
   void FinishForTime(LiveRequest& request);
-  void EndQueued(QueuedRequest queued, const absl::Status& status);
+  // Ends what cannot wait for slots: at once if it fails. If its time is up it
+  // goes live without slots, of those with prior ids a few at a time. True if
+  // there was any.
+  bool EndQueued();
+  // Of a request that never had a slot. REQUIRES: `status` is not OK.
+  void FailQueued(const QueuedRequest& queued, const absl::Status& status);
   void FailDevice(const absl::Status& status);
   // Notes what a run has done, and makes jobs of its logits.
   void Account(const Batch::Owner& owner, const Run& run,

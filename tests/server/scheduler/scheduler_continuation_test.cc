@@ -82,24 +82,31 @@ class SchedulerContinuationTest : public SchedulerTest {
   // By definition: each token from the logits after all those before it.
   std::vector<int32_t> ExpectedIds(const Request& request, uint32_t output) {
     std::vector<int32_t> all = request.prompt;
-    SamplingScratch scratch(model_->vocab_size());
     TokenHistory history(request.sampling.penalty_window);
     history.AppendPrompt(request.prompt);
     for (int64_t i = 0; i < request.stopping.max_tokens; ++i) {
-      const std::vector<float> logits = model_->LogitsAfter(all);
-      const auto id = SampleToken({.logits = logits,
-                                   .options = request.sampling,
-                                   .history = history,
-                                   .forbidden = {},
-                                   .num_pieces = tokenizer_.num_pieces(),
-                                   .draw = {.seed = request.sampling.seed,
-                                            .output_index = output,
-                                            .position = all.size()}},
-                                  scratch);
-      all.push_back(*id);
-      history.AppendOutput(*id);
+      all.push_back(SampledId(request, output, all, history));
+      history.AppendOutput(all.back());
     }
     return {all.begin() + request.prompt.size(), all.end()};
+  }
+
+  // What comes after `all`: prompt and output so far.
+  int32_t SampledId(const Request& request, uint32_t output,
+                    const std::vector<int32_t>& all,
+                    const TokenHistory& history) {
+    SamplingScratch scratch(model_->vocab_size());
+    const std::vector<float> logits = model_->LogitsAfter(all);
+    const auto id = SampleToken({.logits = logits,
+                                 .options = request.sampling,
+                                 .history = history,
+                                 .forbidden = {},
+                                 .num_pieces = tokenizer_.num_pieces(),
+                                 .draw = {.seed = request.sampling.seed,
+                                          .output_index = output,
+                                          .position = all.size()}},
+                                scratch);
+    return *id;
   }
 };
 
@@ -160,6 +167,96 @@ TEST_F(SchedulerContinuationTest, IgnoresPriorIdsAfterTheEnd) {
   EXPECT_EQ(sink->outputs[0].finished->reason, FinishReason::kEos);
   EXPECT_EQ(sink->outputs[0].finished->num_tokens, 2);
   EXPECT_EQ(sink->usage.prior_tokens, 2);
+}
+
+TEST_F(SchedulerContinuationTest, RunsNoPriorIdsOfAnOutputThatTheyEnd) {
+  Request request = Everything(30000, 1);
+  request.stopping.stop_strings = {"xyz"};
+  request.prior_output_ids = {std::vector<int32_t>(20000, 'a')};
+  std::vector<int32_t>& prior = request.prior_output_ids[0];
+  prior[9000] = 'x';
+  prior[9001] = 'y';
+  prior[9002] = 'z';
+  Sink sink = RunAlone(request);
+  EXPECT_EQ(sink->outputs[0].finished->reason, FinishReason::kStopString);
+  EXPECT_EQ(sink->outputs[0].finished->num_tokens, 9003);
+  EXPECT_EQ(sink->outputs[0].finished->text_offset, 9000);
+  EXPECT_EQ(sink->usage.prior_tokens, 9003);
+  EXPECT_EQ(scheduler_->stats().prompt_tokens, 11);
+}
+
+TEST_F(SchedulerContinuationTest, GoesOnFromListsOfManyPortions) {
+  const int64_t portion = Scheduler::kMaxPriorIds;
+  for (int64_t length : {portion - 1, portion, portion + 1, 2 * portion}) {
+    Begin({.chunk_size = 512, .max_rows = 1024});
+    Request request = Everything(length + 1, 5);
+    request.stopping.min_tokens = length + 1;  // nothing else ends it
+    const std::vector<int32_t> prior = Ids(static_cast<int>(length));
+    std::vector<int32_t> all = request.prompt;
+    all.insert(all.end(), prior.begin(), prior.end());
+    TokenHistory history(request.sampling.penalty_window);
+    history.AppendPrompt(request.prompt);
+    for (int32_t id : prior) history.AppendOutput(id);
+    request.prior_output_ids = {prior};
+    Sink sink = RunAlone(request);
+    EXPECT_THAT(sink->outputs[0].ids,
+                testing::ElementsAre(SampledId(request, 0, all, history)));
+    EXPECT_EQ(sink->outputs[0].finished->num_tokens, length + 1);
+    EXPECT_EQ(sink->usage.prior_tokens, length);
+  }
+}
+
+TEST_F(SchedulerContinuationTest, TakesPriorIdsInPortionsBetweenSteps) {
+  constexpr int kMany = 1000000;
+  CountingTokenizer tokenizer;
+  Begin({.chunk_size = 512, .max_rows = 1024});
+  scheduler_ = std::make_unique<Scheduler>(options_, model_.get(), &tokenizer,
+                                           parallel_for_, queue_.get());
+  Request endless = MakeRequest(Ids(3), kMany);
+  endless.stopping.ignore_eos = true;
+  Sink decoder = Submit(endless);
+  RunSteps(1);
+  Request request = MakeRequest(Ids(3), kMany + 5);
+  request.stopping.ignore_eos = true;
+  request.prior_output_ids = {Ids(kMany)};
+  Sink sink = Submit(request);
+  int64_t most_asked = 0;
+  size_t num_rounds = 0;
+  while (!sink->done()) {
+    const int64_t before = tokenizer.num_asked();
+    ASSERT_TRUE(scheduler_->RunOnce());
+    ++num_rounds;
+    most_asked = std::max(most_asked, tokenizer.num_asked() - before);
+    ASSERT_EQ(decoder->outputs[0].ids.size(), 1 + num_rounds);
+  }
+  EXPECT_EQ(sink->usage.prior_tokens, kMany);
+  EXPECT_EQ(sink->outputs[0].ids.size(), 5u);
+  EXPECT_EQ(sink->outputs[0].finished->num_tokens, kMany + 5);
+  // Beside the portion only the tokens of two outputs, and a prompt's first.
+  EXPECT_LE(most_asked, Scheduler::kMaxPriorIds + 8);
+}
+
+TEST_F(SchedulerContinuationTest, SharesAPortionOfPriorIdsAmongRequests) {
+  CountingTokenizer tokenizer;
+  Begin({.chunk_size = 512, .max_rows = 1024});
+  scheduler_ = std::make_unique<Scheduler>(options_, model_.get(), &tokenizer,
+                                           parallel_for_, queue_.get());
+  std::vector<Sink> sinks;
+  for (int length : {400000, 300000, 200, 1000}) {
+    Request request = MakeRequest(Ids(3), length + 1);
+    request.stopping.ignore_eos = true;
+    request.prior_output_ids = {Ids(length)};
+    sinks.push_back(Submit(request));
+  }
+  RunSteps(1);
+  EXPECT_LE(tokenizer.num_asked(), Scheduler::kMaxPriorIds + 8);
+  RunSteps(9);  // the short ones do not wait for the long ones
+  EXPECT_TRUE(sinks[2]->done());
+  EXPECT_TRUE(sinks[3]->done());
+  EXPECT_FALSE(sinks[0]->done());
+  EXPECT_LE(tokenizer.num_asked(), 10 * Scheduler::kMaxPriorIds + 16);
+  for (const Sink& sink : sinks) sink->cancelled = true;
+  Run();
 }
 
 TEST_F(SchedulerContinuationTest, DrawsEveryOutputWithItsOwnNumbers) {

@@ -136,6 +136,60 @@ TEST_F(SchedulerEndingTest, FinishesNormallyAtTheTimeLimit) {
   EXPECT_EQ(free_slots(), 2);
 }
 
+TEST_F(SchedulerEndingTest, FinishesAtTheTimeLimitWithAllPriorIds) {
+  constexpr int kMany = 3 * Scheduler::kMaxPriorIds;
+  Start({.num_slots = 1});
+  Request request = MakeRequest(Ids(3), kMany + 5);
+  request.prior_output_ids = {Ids(kMany)};
+  request.stopping.time_limit = seconds(5);
+  Sink taking = Submit(request);
+  std::vector<Sink> queued;
+  for (int i = 0; i < 3; ++i) queued.push_back(Submit(request));
+  RunSteps(1);
+  now_ += seconds(5);
+  RunSteps(1);
+  EXPECT_FALSE(taking->done());          // its text's end is not known yet
+  EXPECT_EQ(queue_->num_requests(), 2);  // one more at a time than has slots
+  Run();
+  queued.push_back(taking);
+  for (const Sink& sink : queued) {
+    ASSERT_TRUE(sink->done());
+    EXPECT_TRUE(sink->status().ok());
+    EXPECT_FALSE(sink->prompt.has_value());
+    EXPECT_EQ(sink->outputs[0].finished->reason, FinishReason::kTimeLimit);
+    EXPECT_EQ(sink->outputs[0].finished->num_tokens, kMany);
+    EXPECT_EQ(sink->outputs[0].finished->text_offset, kMany);
+    EXPECT_EQ(sink->usage.prior_tokens, kMany);
+  }
+  EXPECT_EQ(scheduler_->stats().steps, 0);
+  EXPECT_EQ(free_slots(), 1);
+}
+
+TEST_F(SchedulerEndingTest, GivesTheSlotBackWhenTheClientCancelsInTaking) {
+  Request request = MakeRequest(Ids(3), 50000);
+  request.prior_output_ids = {Ids(40000)};
+  ExpectCancelled(std::move(request), 3, 0);
+  EXPECT_EQ(scheduler_->stats().steps, 0);
+}
+
+TEST_F(SchedulerEndingTest, CountsThePromptOfWhatFailsInTheQueue) {
+  Start({.num_slots = 1});
+  Sink running = Submit(MakeRequest(Ids(3), 50));
+  Request request = MakeRequest(Ids(7), 50);
+  request.prior_output_ids = {Ids(5)};
+  Sink queued = Submit(request);
+  RunSteps(1);
+  now_ += seconds(2);
+  queued->cancelled = true;
+  RunSteps(1);
+  ASSERT_TRUE(queued->done());
+  EXPECT_EQ(queued->usage.prompt_tokens, 7);
+  EXPECT_EQ(queued->usage.longest_tokens, 7);
+  EXPECT_EQ(queued->usage.completion_tokens, 0);
+  EXPECT_EQ(queued->timings.queue, seconds(2));
+  EXPECT_EQ(scheduler_->stats().failed_requests, 1);
+}
+
 TEST_F(SchedulerEndingTest, TakesAnEndlessTimeLimit) {
   Request request = MakeRequest(Ids(3), 2);
   request.stopping.time_limit = Clock::duration::max();

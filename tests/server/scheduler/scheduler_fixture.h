@@ -31,6 +31,28 @@ inline Request MakeRequest(std::vector<int32_t> prompt, int64_t max_tokens) {
   return request;
 }
 
+// Counts the pieces that are asked for: what is made of ids between steps.
+// Thread safety: one thread at a time.
+class CountingTokenizer final : public Tokenizer {
+ public:
+  bool has_text() const override { return bytes_.has_text(); }
+  int num_pieces() const override { return bytes_.num_pieces(); }
+  absl::StatusOr<std::vector<int32_t>> Encode(
+      std::string_view text) const override {
+    return bytes_.Encode(text);
+  }
+  std::string Piece(int32_t id, Place place) const override {
+    ++num_asked_;
+    return bytes_.Piece(id, place);
+  }
+
+  int64_t num_asked() const { return num_asked_; }
+
+ private:
+  const ByteTokenizer bytes_;
+  mutable int64_t num_asked_ = 0;
+};
+
 class SchedulerTest : public testing::Test {
  protected:
   using Sink = std::shared_ptr<RecordingSink>;
@@ -42,7 +64,7 @@ class SchedulerTest : public testing::Test {
     scheduler_.reset();
     options_.now = [this] { return now_; };
     model_ = std::make_unique<FakeModel>(sizes);
-    queue_ = std::make_unique<RequestQueue>(1000, 1000000);
+    queue_ = std::make_unique<RequestQueue>(1000, 4000000);
     scheduler_ = std::make_unique<Scheduler>(
         options_, model_.get(), &tokenizer_, parallel_for_, queue_.get());
   }
