@@ -186,6 +186,7 @@ def render_card(directory, scorer, figures):
                        [[n, f"`{p}`", f"{a:,}", f"{b:,}", f"{c:.3f}"] for n, p, a, b, c in figures["texts"]]),
         "POSITIONS": table(["position", "bits per byte", "global branch off", "difference"], by_position),
         "LONG": table(["part of the held-out text", "in one pass", f"in windows of {WINDOW}"], [numbers(r) for r in figures["long"]]),
+        "LIMITS": "\n".join(f"- {'met' if holds else '**missed**'}: {what}" for what, holds in checks(figures)),
         "SETTINGS": table(["setting", "value"], sorted(metadata.items())),
         "SAMPLES": "\n\n".join(f"After {title}:\n\n{quote(text)}" for title, text in samples(scorer)),
     }

@@ -3,7 +3,7 @@
 """Trains the demo model of deploy/models/demo and checks it.
 
   train_demo.py                 prepare the texts, train the tokenizer and the model, write deploy/models/demo,
-                                evaluate it and write its model card (about an hour and a half on one core)
+                                evaluate it and write its model card (about an hour on one core with AVX512-BF16)
   train_demo.py --evaluate      only recompute the figures of deploy/models/demo; exit status 1 if a limit is missed
 
 Nothing is downloaded: the texts come from Debian packages, and a package that is not installed is named.
@@ -62,7 +62,7 @@ def arguments():
     add("--output", metavar="DIR", default=os.path.join(HERE, "demo"), help="model directory (default: deploy/models/demo)")
     add("--work", metavar="DIR", default=os.path.join(tempfile.gettempdir(), "flash-demo-training"),
         help="directory of the checkpoints; a run resumes from the one it finds there (default: %(default)s)")
-    add("--steps", metavar="N", type=int, default=3300, help=f"optimiser steps of {TOKENS_PER_STEP} tokens (default: %(default)s)")
+    add("--steps", metavar="N", type=int, default=1835, help=f"optimiser steps of {TOKENS_PER_STEP} tokens (default: %(default)s)")
     add("--max-minutes", metavar="MIN", type=float, default=math.inf,
         help="end the training after this many minutes, the learning rate following the clock if it is ahead of the steps "
              "(default: no limit)")
@@ -103,8 +103,9 @@ class Batches:
             ids = numpy.array(tokenizer.encode(text.train) + CONFIG["eos_token_ids"][:1], dtype=numpy.int64)
             self.tokens.append(ids)
             self.starts.append(numpy.concatenate([[0], numpy.flatnonzero(ids == newline) + 1]))
-        sizes = numpy.array([len(ids) for ids in self.tokens], dtype=float)
-        self.total, self.shares = int(sizes.sum()), sizes / sizes.sum()
+        self.total = sum(len(ids) for ids in self.tokens)
+        shares = numpy.array([len(ids) * text.weight for ids, text in zip(self.tokens, texts)])
+        self.shares = shares / shares.sum()
 
     def window(self, random, length):
         """BOS and what follows the start of some line, as a conversation with the server begins."""
