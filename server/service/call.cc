@@ -2,33 +2,35 @@
 
 #include <utility>
 
+#include "server/service/byte_messages.h"
 #include "server/service/errors.h"
 
 namespace flash {
 namespace {
 
-void Refuse(const std::shared_ptr<Call>& call, const absl::Status& status) {
-  call->OnDone(status, Usage{}, Timings{});
-}
-
-// The second half of Admit(), on whichever thread.
-void ReadAndSubmit(PromptInput input, std::unique_ptr<Request> request,
-                   const std::shared_ptr<Call>& call) {
+// In the order of: what the message says, its id, its prompt, the engine.
+template <typename WireRequest>
+absl::Status ReadAndSubmit(const grpc::ByteBuffer& bytes,
+                           const std::shared_ptr<Call>& call) {
   const CallParts& parts = call->parts();
-  if (call->IsCancelled()) {
-    Refuse(call, absl::CancelledError("the client cancelled"));
-    return;
-  }
-  absl::Status status = parts.parser->ReadPrompt(input, *request);
+  if (call->IsCancelled()) return absl::CancelledError("the client cancelled");
+  WireRequest wire;
+  absl::Status status = FromByteBuffer(bytes, wire);
+  if (!status.ok()) return status;
+  auto parsed = parts.parser->Parse(wire);
+  if (!parsed.ok()) return parsed.status();
+  std::unique_ptr<Request> request = *std::move(parsed);
+  auto lease = parts.live_ids->Claim(request->id);
+  if (!lease.ok()) return lease.status();
+  call->Name(request->id, *std::move(lease));
+  request->deadline = call->origin().deadline;
+  status = parts.parser->ReadPrompt(InputOf(wire), *request);
   if (status.ok()) status = call->CheckSize(*request);
-  if (!status.ok()) {
-    Refuse(call, status);
-    return;
-  }
+  if (!status.ok()) return status;
   call->Resolve(*request);
   request->sink = call;
   status = parts.engine->Submit(std::move(request));
-  if (!status.ok()) Refuse(call, SubmitError(status));
+  return status.ok() ? status : SubmitError(status);
 }
 
 }  // namespace
@@ -67,35 +69,20 @@ void Call::End(const absl::Status& status, const Usage& usage,
 }
 
 template <typename WireRequest>
-void Admit(std::unique_ptr<WireRequest> wire, std::shared_ptr<Call> call) {
-  const CallParts& parts = call->parts();
-  auto request = parts.parser->Parse(*wire);
-  if (!request.ok()) return Refuse(call, request.status());
-  auto lease = parts.live_ids->Claim((*request)->id);
-  if (!lease.ok()) return Refuse(call, lease.status());
-  call->Name((*request)->id, *std::move(lease));
-  (*request)->deadline = call->origin().deadline;
-
-  const PromptInput input = InputOf(*wire);
-  if (input.text == nullptr || input.text->size() <= kLongTextBytes) {
-    return ReadAndSubmit(input, *std::move(request), call);
-  }
-  // std::function wants what can be copied.
-  auto shared_wire = std::shared_ptr<WireRequest>(std::move(wire));
-  auto shared_request =
-      std::make_shared<std::unique_ptr<Request>>(*std::move(request));
-  const bool taken =
-      parts.text_workers->TryRun([shared_wire, shared_request, call] {
-        ReadAndSubmit(InputOf(*shared_wire), std::move(*shared_request), call);
-      });
-  if (!taken) {
-    Refuse(call, QueueFull("too many long texts wait to be tokenised"));
-  }
+void Admit(const grpc::ByteBuffer& bytes, const std::shared_ptr<Call>& call) {
+  const auto admit = [bytes, call] {  // `bytes`: a copy of references
+    const absl::Status status = ReadAndSubmit<WireRequest>(bytes, call);
+    if (!status.ok()) call->OnDone(status, Usage{}, Timings{});
+  };
+  if (bytes.Length() <= kLongTextBytes) return admit();
+  const absl::Status taken =
+      call->parts().text_workers->TryRun(bytes.Length(), admit);
+  if (!taken.ok()) call->OnDone(taken, Usage{}, Timings{});
 }
 
-template void Admit(std::unique_ptr<v1::GenerateRequest> wire,
-                    std::shared_ptr<Call> call);
-template void Admit(std::unique_ptr<v1::ScoreRequest> wire,
-                    std::shared_ptr<Call> call);
+template void Admit<v1::GenerateRequest>(const grpc::ByteBuffer& bytes,
+                                         const std::shared_ptr<Call>& call);
+template void Admit<v1::ScoreRequest>(const grpc::ByteBuffer& bytes,
+                                      const std::shared_ptr<Call>& call);
 
 }  // namespace flash

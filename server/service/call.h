@@ -4,6 +4,8 @@
 #ifndef SERVER_SERVICE_CALL_H_
 #define SERVER_SERVICE_CALL_H_
 
+#include <grpcpp/support/byte_buffer.h>
+
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -20,7 +22,7 @@
 
 namespace flash {
 
-// What is to be known of a call when it is over.
+// What is to be known of a call that runs a request when it is over.
 struct CallReport {
   std::string method;      // "Generate"
   std::string peer;        // as gRPC writes it
@@ -37,7 +39,8 @@ struct CallParts {
   Engine* engine = nullptr;
   LiveIds* live_ids = nullptr;
   TextWorkers* text_workers = nullptr;
-  // Told at the end of each call, on any thread; must not wait. May be empty.
+  // Told at the end of each call that runs a request, on any thread; must not
+  // wait. May be empty.
   std::function<void(const CallReport&)> report;
   // Events that may wait for a client; then its request pauses.
   size_t outbox_events = 64;
@@ -71,7 +74,9 @@ class Call : public RequestSink {
   const CallParts& parts() const { return parts_; }
   const CallOrigin& origin() const { return origin_; }
 
-  // These are for Admit() alone, before the engine has the request.
+  // These are for Admit() alone, before the engine has the request. The first
+  // keeps the id, for events and the report, and the claim on it until the end;
+  // the second keeps what Accepted tells of `request`, which is complete.
   void Name(const std::string& request_id, LiveIds::Lease lease);
   void Resolve(const Request& request);
   // Whether an answer of this form can hold what `request` may give.
@@ -95,11 +100,11 @@ class Call : public RequestSink {
   LiveIds::Lease lease_;
 };
 
-// Reads `wire` and gives the request to the engine, with `call` as its sink; on
-// a worker if it has a long text. Whatever is wrong becomes call->OnDone(),
-// perhaps before this returns. Never waits.
+// Reads the request in `bytes` and gives it to the engine, with `call` as its
+// sink; on a worker if the message is long. Whatever is wrong becomes
+// call->OnDone(), perhaps before this returns. Never waits.
 template <typename WireRequest>
-void Admit(std::unique_ptr<WireRequest> wire, std::shared_ptr<Call> call);
+void Admit(const grpc::ByteBuffer& bytes, const std::shared_ptr<Call>& call);
 
 }  // namespace flash
 

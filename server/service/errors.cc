@@ -7,6 +7,7 @@
 #include <random>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -21,7 +22,6 @@ constexpr char kRetryUrl[] = "type.googleapis.com/google.rpc.RetryInfo";
 
 // Trailers may have 8 KiB in all, and the message and the details both tell the
 // violations.
-constexpr size_t kMaxViolations = 8;
 constexpr size_t kMaxMessageBytes = 1536;
 
 void Attach(absl::Status& status, const google::protobuf::Message& detail) {
@@ -38,10 +38,13 @@ absl::Status WithReason(absl::Status status, const std::string& reason) {
   return status;
 }
 
+// How the engine's words for that begin; its draining has the same code.
+constexpr char kDeviceFailed[] = "the device has failed";
+
 // For statuses that come without a reason: from the engine, at the end of a
 // request.
-const char* DefaultReason(absl::StatusCode code) {
-  switch (code) {
+const char* DefaultReason(const absl::Status& status) {
+  switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
       return "INVALID_REQUEST";
     case absl::StatusCode::kNotFound:
@@ -51,7 +54,9 @@ const char* DefaultReason(absl::StatusCode code) {
     case absl::StatusCode::kResourceExhausted:
       return "READER_TOO_SLOW";
     case absl::StatusCode::kUnavailable:
-      return "SHUTTING_DOWN";
+      return absl::StartsWith(status.message(), kDeviceFailed)
+                 ? "DEVICE_FAILED"
+                 : "SHUTTING_DOWN";
     case absl::StatusCode::kDeadlineExceeded:
       return "DEADLINE_EXCEEDED";
     case absl::StatusCode::kCancelled:
@@ -78,7 +83,8 @@ std::string Excerpt(std::string_view text, size_t max_bytes) {
   return excerpt;
 }
 
-absl::Status InvalidRequest(const std::vector<FieldViolation>& violations) {
+absl::Status InvalidRequest(const std::vector<FieldViolation>& violations,
+                            size_t num_more) {
   google::rpc::BadRequest details;
   std::string message;
   const size_t count = std::min(violations.size(), kMaxViolations);
@@ -89,9 +95,8 @@ absl::Status InvalidRequest(const std::vector<FieldViolation>& violations) {
     absl::StrAppend(&message, i == 0 ? "" : "; ", violations[i].field, " ",
                     violations[i].description);
   }
-  if (violations.size() > count) {
-    absl::StrAppend(&message, "; and ", violations.size() - count, " more");
-  }
+  num_more += violations.size() - count;
+  if (num_more > 0) absl::StrAppend(&message, "; and ", num_more, " more");
   auto status =
       WithReason(absl::InvalidArgumentError(Excerpt(message, kMaxMessageBytes)),
                  "INVALID_REQUEST");
@@ -145,6 +150,13 @@ absl::Status QueueFull(std::string_view message) {
   return status;
 }
 
+absl::Status AnswerTooLarge(size_t num_bytes) {
+  return WithReason(absl::ResourceExhaustedError(
+                        absl::StrCat("the answer has ", num_bytes,
+                                     " bytes, more than a message can hold")),
+                    "ANSWER_TOO_LARGE");
+}
+
 absl::Status SubmitError(const absl::Status& status) {
   const std::string message(status.message());
   if (absl::IsResourceExhausted(status)) return QueueFull(message);
@@ -158,7 +170,7 @@ grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   absl::Status complete = status;
   if (!complete.GetPayload(kReasonUrl).has_value()) {
-    complete = WithReason(status, DefaultReason(status.code()));
+    complete = WithReason(status, DefaultReason(status));
   }
   google::rpc::Status details;
   details.set_code(static_cast<int>(complete.code()));

@@ -28,10 +28,14 @@ struct FieldViolation {
   std::string description;  // the value and the limit: "is 2; the most is 1"
 };
 
-// INVALID_ARGUMENT with these violations. Of many only the first few are told:
-// gRPC bounds what fits into a trailer.
+// Violations that an answer tells: gRPC bounds what fits into a trailer.
+inline constexpr size_t kMaxViolations = 8;
+
+// INVALID_ARGUMENT with the first kMaxViolations of these, and how many more
+// there are, `num_more` beside these included.
 // REQUIRES: at least one.
-absl::Status InvalidRequest(const std::vector<FieldViolation>& violations);
+absl::Status InvalidRequest(const std::vector<FieldViolation>& violations,
+                            size_t num_more = 0);
 
 // NOT_FOUND: a client asked for model `wanted`, and `served` is here.
 absl::Status ModelNotFound(std::string_view wanted, std::string_view served);
@@ -45,6 +49,9 @@ absl::Status NeedsTokenizer(std::string_view field);
 // RESOURCE_EXHAUSTED: `message` says what is full. Tells the client to come
 // back in half a second to a second: spread, so that not all come at once.
 absl::Status QueueFull(std::string_view message);
+
+// RESOURCE_EXHAUSTED: no message can hold an answer of `num_bytes`.
+absl::Status AnswerTooLarge(size_t num_bytes);
 
 // What to tell the client for an error of Engine::Submit(), which has no
 // details yet.

@@ -60,6 +60,7 @@ bool FieldChecks::NoUnknownFields(const google::protobuf::Message& message) {
 
 void FieldChecks::UnknownFieldsOf(const google::protobuf::Message& message,
                                   const std::string& path) {
+  if (IsFull()) return;
   const auto& reflection = *message.GetReflection();
   const auto& unknown = reflection.GetUnknownFields(message);
   if (!unknown.empty()) {
@@ -78,7 +79,8 @@ void FieldChecks::UnknownFieldsOf(const google::protobuf::Message& message,
       UnknownFieldsOf(reflection.GetMessage(message, field), name + ".");
       continue;
     }
-    for (int i = 0; i < reflection.FieldSize(message, field); ++i) {
+    const int size = reflection.FieldSize(message, field);
+    for (int i = 0; i < size && !IsFull(); ++i) {
       UnknownFieldsOf(reflection.GetRepeatedMessage(message, field, i),
                       absl::StrCat(name, "[", i, "]."));
     }

@@ -40,20 +40,28 @@ class FieldChecks {
   // No field, here or in a message within, that this build does not know.
   bool NoUnknownFields(const google::protobuf::Message& message);
 
+  // What is more than an answer tells is only counted.
   void Add(std::string_view field, std::string description) {
-    violations_.push_back({std::string(field), std::move(description)});
+    if (IsFull()) {
+      ++num_untold_;
+    } else {
+      violations_.push_back({std::string(field), std::move(description)});
+    }
   }
 
   bool ok() const { return violations_.empty(); }
   absl::Status status() const {
-    return ok() ? absl::OkStatus() : InvalidRequest(violations_);
+    return ok() ? absl::OkStatus() : InvalidRequest(violations_, num_untold_);
   }
 
  private:
+  bool IsFull() const { return violations_.size() >= kMaxViolations; }
+  // Ends early when no more can be told.
   void UnknownFieldsOf(const google::protobuf::Message& message,
                        const std::string& path);
 
-  std::vector<FieldViolation> violations_;
+  std::vector<FieldViolation> violations_;  // at most kMaxViolations
+  size_t num_untold_ = 0;
 };
 
 }  // namespace flash

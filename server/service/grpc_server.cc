@@ -4,6 +4,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/impl/codegen/service_type.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -22,9 +23,6 @@ namespace flash {
 namespace {
 
 constexpr char kInferenceHealth[] = "flash.v1.Inference";
-
-// Long texts that may wait for a worker; more are refused.
-constexpr size_t kMaxWaitingTexts = 64;
 
 // Request metadata; ours are small, and proxies add some.
 constexpr int kMaxMetadataBytes = 16 << 10;
@@ -69,7 +67,7 @@ class GrpcServerImpl final : public GrpcServer {
       : options_(std::move(options)),
         engine_(*engine),
         parser_(options_.limits, options_.model, tokenizer),
-        text_workers_(options_.text_threads, kMaxWaitingTexts),
+        text_workers_(options_.text_threads, {}),
         parts_{.parser = &parser_,
                .engine = engine,
                .live_ids = &live_ids_,
@@ -93,6 +91,8 @@ class GrpcServerImpl final : public GrpcServer {
     builder.RegisterService(inference_.get());
     builder.RegisterService(control_.get());
     SetChannelArguments(options_, builder);
+    builder.SetResourceQuota(
+        grpc::ResourceQuota("flash-server").Resize(options_.connection_bytes));
     server_ = builder.BuildAndStart();
     if (server_ == nullptr || port_ <= 0) {
       return absl::UnavailableError(
@@ -100,11 +100,13 @@ class GrpcServerImpl final : public GrpcServer {
                        ": the address is in use, not of this machine, or not "
                        "HOST:PORT"));
     }
-    auto* health = server_->GetHealthCheckService();
-    health_watcher_.emplace(
-        &engine_, options_.stale_after, [health](bool serving) {
-          health->SetServingStatus(kInferenceHealth, serving);
-        });
+    auto* service = server_->GetHealthCheckService();
+    using Health = HealthWatcher::Health;
+    health_watcher_.emplace(&engine_, options_.stale_after,
+                            [service](Health health) {
+                              service->SetServingStatus(
+                                  kInferenceHealth, health == Health::kServing);
+                            });
     return absl::OkStatus();
   }
 

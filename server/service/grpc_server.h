@@ -24,11 +24,15 @@ struct GrpcServerOptions {
   // How long the rest of an answer waits for a client that reads nothing.
   Clock::duration linger = std::chrono::seconds(30);
   int text_threads = 1;
+  // Memory that gRPC may use for what goes through its connections; beyond that
+  // it reads no more, and ends what is idle.
+  size_t connection_bytes = size_t{512} << 20;
   // Streams that one client connection may have open; more wait in the client.
   int max_streams_per_connection = 1024;
   // The decode loop is taken to hang when it has not come round for this long.
   Clock::duration stale_after = std::chrono::seconds(30);
-  // Told at the end of each call, on any thread; must not wait. May be empty.
+  // Told at the end of each call that runs a request, on any thread; must not
+  // wait. May be empty.
   std::function<void(const CallReport&)> report;
 };
 

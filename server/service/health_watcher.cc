@@ -42,17 +42,19 @@ void HealthWatcher::Loop() {
   }
 }
 
-bool HealthWatcher::IsServing() const {
-  if (left_ || !engine_.device_status().ok()) return false;
+HealthWatcher::Health HealthWatcher::Ask() const {
+  if (left_ || !engine_.device_status().ok()) return Health::kNotServing;
   const EngineStats stats = engine_.stats();
-  return !stats.draining && Clock::now() - stats.heartbeat < stale_after_;
+  return !stats.draining && Clock::now() - stats.heartbeat < stale_after_
+             ? Health::kServing
+             : Health::kNotServing;
 }
 
 void HealthWatcher::Update() {
-  const bool serving = IsServing();
-  if (told_ == serving) return;
-  told_ = serving;
-  report_(serving);
+  const Health health = Ask();
+  if (told_ == health) return;
+  told_ = health;
+  report_(health);
 }
 
 }  // namespace flash

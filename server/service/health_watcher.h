@@ -4,6 +4,7 @@
 #define SERVER_SERVICE_HEALTH_WATCHER_H_
 
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -18,7 +19,8 @@ namespace flash {
 // Thread safety: every function may be called from any thread.
 class HealthWatcher {
  public:
-  using Report = std::function<void(bool serving)>;
+  enum class Health { kServing, kNotServing };
+  using Report = std::function<void(Health)>;
 
   // `report` is called with the first answer before this returns, and then on
   // each change. `engine` is borrowed.
@@ -29,12 +31,12 @@ class HealthWatcher {
   HealthWatcher(const HealthWatcher&) = delete;
   HealthWatcher& operator=(const HealthWatcher&) = delete;
 
-  // The answer is no from now on, whatever the engine does.
+  // The answer is kNotServing from now on, whatever the engine does.
   void Leave();
 
  private:
   void Loop();
-  bool IsServing() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Health Ask() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Engine& engine_;
@@ -45,7 +47,7 @@ class HealthWatcher {
   CondVar changed_;
   bool left_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<bool> told_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Health> told_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include "server/service/byte_messages.h"
 #include "server/service/collectors.h"
 #include "server/service/errors.h"
+#include "server/service/linger.h"
 #include "server/service/token_stream.h"
 #include "server/service/unary_call.h"
 
@@ -34,48 +35,51 @@ CallOrigin OriginOf(const char* method, const CallbackServerContext& context) {
           .deadline = DeadlineOf(context)};
 }
 
-// Parses the message and admits the request; or ends the call.
-template <typename WireRequest>
-void ReadAndAdmit(const ByteBuffer& bytes, const std::shared_ptr<Call>& call) {
-  auto wire = std::make_unique<WireRequest>();
-  const absl::Status status = FromByteBuffer(bytes, *wire);
-  if (!status.ok()) {
-    call->OnDone(status, Usage{}, Timings{});
-  } else {
-    Admit(std::move(wire), call);
-  }
-}
-
-// A call that the tokenizer answers. It is over when `work` has run.
+// A call that the tokenizer answers. It is over when `work` has run, and
+// cancelled if the client then reads nothing for parts.linger.
+//
+// Thread safety: Start() on any thread; the rest is gRPC's and the worker's.
 class TokenizerCall final : public grpc::ServerUnaryReactor {
  public:
   // `work` makes the answer, on a worker if `bytes` is a long text.
   static grpc::ServerUnaryReactor* Start(
       const CallParts& parts, size_t num_bytes, UnarySlots slots,
       std::function<absl::StatusOr<ByteBuffer>()> work) {
-    auto* call = new TokenizerCall();
+    auto* call = new TokenizerCall(parts, slots);
     call->self_.reset(call);
     auto run = [call, slots, work = std::move(work)] {
       auto answer = work();
       if (answer.ok()) *slots.response = *std::move(answer);
-      call->Finish(ToGrpcStatus(answer.status()));
+      call->End(answer.status());
     };
     if (num_bytes <= kLongTextBytes) {
       run();
-    } else if (!parts.text_workers->TryRun(std::move(run))) {
-      const absl::Status full =
-          QueueFull("too many long texts wait to be tokenised");
-      AddRetryTrailer(full, *slots.context);
-      call->Finish(ToGrpcStatus(full));
+      return call;
     }
+    const absl::Status taken =
+        parts.text_workers->TryRun(num_bytes, std::move(run));
+    if (!taken.ok()) call->End(taken);
     return call;
   }
 
   void OnDone() override {
     const std::unique_ptr<TokenizerCall> self = std::move(self_);
+    linger_->Stop();
   }
 
  private:
+  TokenizerCall(const CallParts& parts, UnarySlots slots)
+      : context_(*slots.context),
+        linger_(std::make_shared<Linger>(slots.context, parts.linger)) {}
+
+  void End(const absl::Status& status) {
+    AddRetryTrailer(status, context_);
+    linger_->Start();
+    Finish(ToGrpcStatus(status));
+  }
+
+  CallbackServerContext& context_;
+  const std::shared_ptr<Linger> linger_;
   std::unique_ptr<TokenizerCall> self_;  // set by Start(), dropped by OnDone()
 };
 
@@ -123,7 +127,7 @@ class InferenceService final : public RawService {
       CallbackServerContext* context, const ByteBuffer* request) override {
     auto stream =
         TokenStream::Start(parts_, OriginOf("Generate", *context), context);
-    ReadAndAdmit<v1::GenerateRequest>(*request, stream);
+    Admit<v1::GenerateRequest>(*request, stream);
     return stream.get();
   }
 
@@ -133,7 +137,7 @@ class InferenceService final : public RawService {
     auto call = UnaryCall::Start(parts_, OriginOf("GenerateUnary", *context),
                                  {context, response},
                                  std::make_unique<GenerateCollector>());
-    ReadAndAdmit<v1::GenerateRequest>(*request, call);
+    Admit<v1::GenerateRequest>(*request, call);
     return call.get();
   }
 
@@ -143,7 +147,7 @@ class InferenceService final : public RawService {
     auto call = UnaryCall::Start(parts_, OriginOf("Score", *context),
                                  {context, response},
                                  std::make_unique<ScoreCollector>());
-    ReadAndAdmit<v1::ScoreRequest>(*request, call);
+    Admit<v1::ScoreRequest>(*request, call);
     return call.get();
   }
 

@@ -13,16 +13,16 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::vector<int32_t> ToIds(
-    const google::protobuf::RepeatedField<uint32_t>& ids) {
-  return {ids.begin(), ids.end()};
-}
-
 bool Contains(const std::vector<int32_t>& ids, int32_t id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
 }  // namespace
+
+std::vector<int32_t> ToIds(
+    const google::protobuf::RepeatedField<uint32_t>& ids) {
+  return {ids.begin(), ids.end()};
+}
 
 void RequestFields::Read(const v1::GenerateRequest& wire, Request& request) {
   CheckSamplingNumbers(wire.sampling());

@@ -5,6 +5,7 @@
 #define SERVER_SERVICE_REQUEST_FIELDS_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "flash/v1/inference.pb.h"
 #include "server/scheduler/request.h"
@@ -17,6 +18,10 @@ namespace flash {
 // StoppingOptions::max_tokens where the client did not set it: what it becomes
 // depends on the prompt's length.
 inline constexpr int64_t kUnsetMaxTokens = -1;
+
+// REQUIRES: each is less than 2^31, as every id of a vocabulary is.
+std::vector<int32_t> ToIds(
+    const google::protobuf::RepeatedField<uint32_t>& ids);
 
 // All references must outlive it.
 class RequestFields {

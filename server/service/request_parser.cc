@@ -13,11 +13,6 @@
 namespace flash {
 namespace {
 
-std::vector<int32_t> ToIds(
-    const google::protobuf::RepeatedField<uint32_t>& ids) {
-  return {ids.begin(), ids.end()};
-}
-
 void CheckRequestId(const std::string& id, const ServiceLimits& limits,
                     FieldChecks& checks) {
   const bool printable = std::all_of(
@@ -31,15 +26,35 @@ void CheckRequestId(const std::string& id, const ServiceLimits& limits,
   }
 }
 
+// What Generate and Score have in common: a request with its id.
 template <typename WireRequest>
-void CheckInput(const WireRequest& wire, FieldChecks& checks) {
+std::unique_ptr<Request> Begin(const WireRequest& wire,
+                               const ServiceLimits& limits,
+                               FieldChecks& checks) {
+  checks.NoUnknownFields(wire);
+  auto request = std::make_unique<Request>();
+  request->id = wire.has_request_id() ? wire.request_id() : RandomRequestId();
+  CheckRequestId(request->id, limits, checks);
   const PromptInput input = InputOf(wire);
   if (input.text == nullptr && input.token_ids == nullptr) {
     checks.Add("input", "is not set; one of text and token_ids is required");
   }
+  return request;
+}
+
+void CheckNumTokens(const char* field, int64_t count, int64_t most,
+                    FieldChecks& checks) {
+  if (count <= most) return;
+  checks.Add(field,
+             absl::StrCat("gives ", count, " tokens; the most is ", most));
 }
 
 }  // namespace
+
+template <typename WireRequest>
+absl::Status RequestParser::CheckModelOf(const WireRequest& wire) const {
+  return wire.has_model() ? CheckModel(wire.model()) : absl::OkStatus();
+}
 
 absl::Status RequestParser::CheckModel(const std::string& wanted) const {
   return wanted == model_.name ? absl::OkStatus()
@@ -48,16 +63,10 @@ absl::Status RequestParser::CheckModel(const std::string& wanted) const {
 
 absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
     const v1::GenerateRequest& wire) const {
-  if (wire.has_model()) {
-    const absl::Status found = CheckModel(wire.model());
-    if (!found.ok()) return found;
-  }
+  const absl::Status found = CheckModelOf(wire);
+  if (!found.ok()) return found;
   FieldChecks checks;
-  checks.NoUnknownFields(wire);
-  auto request = std::make_unique<Request>();
-  request->id = wire.has_request_id() ? wire.request_id() : RandomRequestId();
-  CheckRequestId(request->id, limits_, checks);
-  CheckInput(wire, checks);
+  std::unique_ptr<Request> request = Begin(wire, limits_, checks);
   RequestFields(limits_, model_, checks).Read(wire, *request);
   if (!checks.ok()) return checks.status();
 
@@ -72,16 +81,10 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
 
 absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
     const v1::ScoreRequest& wire) const {
-  if (wire.has_model()) {
-    const absl::Status found = CheckModel(wire.model());
-    if (!found.ok()) return found;
-  }
+  const absl::Status found = CheckModelOf(wire);
+  if (!found.ok()) return found;
   FieldChecks checks;
-  checks.NoUnknownFields(wire);
-  auto request = std::make_unique<Request>();
-  request->id = wire.has_request_id() ? wire.request_id() : RandomRequestId();
-  CheckRequestId(request->id, limits_, checks);
-  CheckInput(wire, checks);
+  std::unique_ptr<Request> request = Begin(wire, limits_, checks);
   checks.Integer("candidates", wire.candidates(), 0, limits_.max_logprobs);
   if (!checks.ok()) return checks.status();
   if (wire.has_text() && !model_.has_text) return NeedsTokenizer("text");
@@ -144,10 +147,7 @@ absl::Status RequestParser::ReadPrompt(PromptInput input,
   const int64_t length = static_cast<int64_t>(request.prompt.size());
   const int64_t most = std::min(limits_.max_prompt_tokens,
                                 model_.max_length.value_or(INT64_MAX));
-  if (length > most) {
-    checks.Add(field,
-               absl::StrCat("gives ", length, " tokens; the most is ", most));
-  }
+  CheckNumTokens(field, length, most, checks);
   const ResponseOptions& response = request.response;
   const int64_t candidates =
       length * (1 + std::max(response.prompt_logprobs, 0));
@@ -198,10 +198,8 @@ std::vector<std::string> RequestParser::PiecesOf(
 
 absl::StatusOr<std::vector<int32_t>> RequestParser::Tokenize(
     const v1::TokenizeRequest& wire) const {
-  if (wire.has_model()) {
-    const absl::Status found = CheckModel(wire.model());
-    if (!found.ok()) return found;
-  }
+  const absl::Status found = CheckModelOf(wire);
+  if (!found.ok()) return found;
   FieldChecks checks;
   checks.NoUnknownFields(wire);
   if (!wire.has_text()) checks.Add("text", "is not set; it is required");
@@ -211,17 +209,20 @@ absl::StatusOr<std::vector<int32_t>> RequestParser::Tokenize(
   if (ids.ok() && add_bos && model_.bos_token_id.has_value()) {
     ids->insert(ids->begin(), *model_.bos_token_id);
   }
+  if (!ids.ok()) return ids;
+  CheckNumTokens("text", static_cast<int64_t>(ids->size()),
+                 limits_.max_prompt_tokens, checks);
+  if (!checks.ok()) return checks.status();
   return ids;
 }
 
 absl::StatusOr<std::string> RequestParser::Detokenize(
     const v1::DetokenizeRequest& wire) const {
-  if (wire.has_model()) {
-    const absl::Status found = CheckModel(wire.model());
-    if (!found.ok()) return found;
-  }
+  const absl::Status found = CheckModelOf(wire);
+  if (!found.ok()) return found;
   FieldChecks checks;
   checks.NoUnknownFields(wire);
+  checks.Count("token_ids", wire.token_ids_size(), limits_.max_prompt_tokens);
   checks.Ids("token_ids", wire.token_ids(), model_.num_pieces);
   if (!checks.ok()) return checks.status();
   if (!model_.has_text) return NeedsTokenizer("token_ids");

@@ -1,9 +1,8 @@
 // From the wire to a Request: the only place that decides what a client may
 // ask for.
 //
-// In two parts. Parse() is cheap and runs where the call arrives; ReadPrompt()
-// takes time in proportion to the prompt, and for a long text belongs on a
-// worker.
+// In two parts: Parse() is all but the prompt, so that a request's id can be
+// claimed before ReadPrompt(), which takes time in proportion to the prompt.
 
 #ifndef SERVER_SERVICE_REQUEST_PARSER_H_
 #define SERVER_SERVICE_REQUEST_PARSER_H_
@@ -66,6 +65,7 @@ class RequestParser {
   // OK if one message can hold the answer to `request`, which is complete.
   absl::Status CheckUnarySize(const Request& request) const;
 
+  // At most limits().max_prompt_tokens ids, of both.
   absl::StatusOr<std::vector<int32_t>> Tokenize(
       const v1::TokenizeRequest& wire) const;
   absl::StatusOr<std::string> Detokenize(
@@ -81,6 +81,8 @@ class RequestParser {
   const ModelFacts& model() const { return model_; }
 
  private:
+  template <typename WireRequest>
+  absl::Status CheckModelOf(const WireRequest& wire) const;
   absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) const;
   absl::StatusOr<std::vector<int32_t>> PromptOf(PromptInput input,
                                                 const Request& request) const;

@@ -2,10 +2,11 @@
 
 #include <utility>
 
+#include "server/service/errors.h"
+
 namespace flash {
 
-TextWorkers::TextWorkers(int num_threads, size_t max_waiting)
-    : max_waiting_(max_waiting) {
+TextWorkers::TextWorkers(int num_threads, Room room) : room_(room) {
   for (int i = 0; i < num_threads; ++i) {
     threads_.emplace_back([this] { Loop(); });
   }
@@ -20,14 +21,19 @@ TextWorkers::~TextWorkers() {
   for (auto& thread : threads_) thread.join();
 }
 
-bool TextWorkers::TryRun(std::function<void()> work) {
+absl::Status TextWorkers::TryRun(size_t num_bytes, std::function<void()> work) {
   {
     MutexLock lock(&mutex_);
-    if (waiting_.size() >= max_waiting_) return false;
-    waiting_.push_back(std::move(work));
+    const bool fits = waiting_.size() < room_.tasks &&
+                      waiting_bytes_ + num_bytes <= room_.bytes;
+    if (!fits && !waiting_.empty()) {
+      return QueueFull("too many long messages wait to be read");
+    }
+    waiting_bytes_ += num_bytes;
+    waiting_.push_back({num_bytes, std::move(work)});
   }
   changed_.NotifyOne();
-  return true;
+  return absl::OkStatus();
 }
 
 void TextWorkers::Loop() {
@@ -37,7 +43,8 @@ void TextWorkers::Loop() {
       MutexLock lock(&mutex_);
       while (waiting_.empty() && !ending_) changed_.Wait(&mutex_);
       if (waiting_.empty()) return;
-      work = std::move(waiting_.front());
+      work = std::move(waiting_.front().work);
+      waiting_bytes_ -= waiting_.front().num_bytes;
       waiting_.pop_front();
     }
     work();

@@ -1,5 +1,5 @@
-// A few threads for long texts: tokenising takes time in proportion to the
-// text, and gRPC's threads must not be held up.
+// A few threads for long messages: parsing and tokenising take time in
+// proportion to the message, and gRPC's threads must not be held up.
 
 #ifndef SERVER_SERVICE_TEXT_WORKERS_H_
 #define SERVER_SERVICE_TEXT_WORKERS_H_
@@ -11,19 +11,26 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "kernels/mutex.h"
 
 namespace flash {
 
-// Texts of more bytes than this belong here; shorter ones take less than a
-// millisecond where they are.
+// Messages of more bytes than this belong here; shorter ones take less than a
+// few milliseconds where they are.
 inline constexpr size_t kLongTextBytes = 64 << 10;
 
 // Thread safety: every function may be called from any thread.
 class TextWorkers {
  public:
-  // At most `max_waiting` tasks wait for one of the `num_threads`.
-  TextWorkers(int num_threads, size_t max_waiting);
+  // What may wait for a thread: so many tasks, of so many bytes together. One
+  // task alone may wait whatever its size.
+  struct Room {
+    size_t tasks = 64;
+    size_t bytes = 64 << 20;
+  };
+
+  TextWorkers(int num_threads, Room room);
 
   // Runs what is waiting, then ends the threads.
   ~TextWorkers();
@@ -31,17 +38,24 @@ class TextWorkers {
   TextWorkers(const TextWorkers&) = delete;
   TextWorkers& operator=(const TextWorkers&) = delete;
 
-  // Has `work` run on one of the threads, soon. False, and `work` is dropped,
-  // if too many are waiting. Never waits.
-  bool TryRun(std::function<void()> work);
+  // Has `work`, which holds `num_bytes`, run on one of the threads, soon.
+  // RESOURCE_EXHAUSTED, with details, and `work` is dropped, if there is no
+  // room. Never waits.
+  absl::Status TryRun(size_t num_bytes, std::function<void()> work);
 
  private:
+  struct Task {
+    size_t num_bytes = 0;
+    std::function<void()> work;
+  };
+
   void Loop();
 
-  const size_t max_waiting_;
+  const Room room_;
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<void()>> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Task> waiting_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };

@@ -62,15 +62,15 @@ void TokenStream::OnDone(const absl::Status& status, const Usage& usage,
     Push(*last_event_);
   }
   AddRetryTrailer(status, *context_);
-  outcome_ = ToGrpcStatus(status);
+  outcome_ = ToGrpcStatus(unwritable_.ok() ? status : unwritable_);
+  linger_->Start();
   Advance();
-  if (!finish_called_) StartLinger();
 }
 
 void TokenStream::OnWriteDone(bool ok) {
+  linger_->OnProgress();
   MutexLock lock(&mutex_);
   write_in_flight_ = false;
-  ++writes_done_;
   outbox_.pop_front();
   if (!ok) {  // the client is gone: there is nobody to write to
     Cancel();
@@ -82,38 +82,17 @@ void TokenStream::OnWriteDone(bool ok) {
 
 void TokenStream::OnDone() {
   const std::shared_ptr<TokenStream> self = std::move(self_);
-  std::unique_ptr<grpc::Alarm> linger;  // destroyed outside of the lock
-  MutexLock lock(&mutex_);
-  call_over_ = true;
-  linger = std::move(linger_);
-}
-
-void TokenStream::StartLinger() {
-  linger_ = std::make_unique<grpc::Alarm>();
-  linger_->Set(
-      std::chrono::system_clock::now() +
-          std::chrono::duration_cast<std::chrono::system_clock::duration>(
-              parts().linger),
-      [self = self_, then = writes_done_](bool fired) {
-        if (fired) self->OnLinger(then);
-      });
-}
-
-void TokenStream::OnLinger(int64_t writes_then) {
-  std::unique_ptr<grpc::Alarm> spent;  // destroyed outside of the lock
-  MutexLock lock(&mutex_);
-  if (call_over_ || finish_called_) return;
-  if (writes_done_ == writes_then) {
-    context_->TryCancel();
-  } else {
-    spent = std::move(linger_);
-    StartLinger();
-  }
+  linger_->Stop();
 }
 
 void TokenStream::Push(const v1::GenerateEvent& event) {
   if (IsCancelled()) return;
-  outbox_.push_back(ToByteBuffer(event));
+  auto bytes = ToByteBuffer(event);
+  if (!bytes.ok()) {
+    unwritable_ = bytes.status();
+    return Cancel();
+  }
+  outbox_.push_back(*std::move(bytes));
   UpdateFull();
   Advance();
 }

@@ -4,7 +4,6 @@
 #ifndef SERVER_SERVICE_TOKEN_STREAM_H_
 #define SERVER_SERVICE_TOKEN_STREAM_H_
 
-#include <grpcpp/alarm.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -16,6 +15,7 @@
 #include "absl/base/thread_annotations.h"
 #include "kernels/mutex.h"
 #include "server/service/call.h"
+#include "server/service/linger.h"
 
 namespace flash {
 
@@ -23,9 +23,9 @@ namespace flash {
 // outbox_. When that holds parts().outbox_events of them the stream is full,
 // and no longer when half of them are gone. Finish() is called exactly once,
 // when the request is over and no write is in flight, cancelled or not. If the
-// client then reads nothing for parts().linger, the call is cancelled: gRPC has
-// no other way to end a call whose last write waits for its reader.
+// client then reads nothing for parts().linger, the call is cancelled.
 //
+// Thread safety: as Call.
 // Lifetime: shared by gRPC, from Start() to OnDone(), and by the request.
 class TokenStream final : public Call,
                           public grpc::ServerWriteReactor<grpc::ByteBuffer> {
@@ -52,20 +52,20 @@ class TokenStream final : public Call,
  private:
   TokenStream(const CallParts& parts, CallOrigin origin,
               grpc::CallbackServerContext* context)
-      : Call(parts, std::move(origin)), context_(context) {}
+      : Call(parts, std::move(origin)),
+        context_(context),
+        linger_(std::make_shared<Linger>(context, parts.linger)) {}
 
   void Push(const v1::GenerateEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the next write, or Finish(), if one is due and none is in flight.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Cancels the call after parts().linger in which no write was done.
-  void StartLinger() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnLinger(int64_t writes_then);
 
   // Makes full_ say what outbox_ is, and tells the engine when it is no longer.
   void UpdateFull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::CallbackServerContext* const context_;
+  const std::shared_ptr<Linger> linger_;
   std::atomic<bool> full_{false};
 
   Mutex mutex_;
@@ -73,9 +73,8 @@ class TokenStream final : public Call,
   std::deque<grpc::ByteBuffer> outbox_ ABSL_GUARDED_BY(mutex_);
   bool write_in_flight_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_called_ ABSL_GUARDED_BY(mutex_) = false;
-  int64_t writes_done_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool call_over_ ABSL_GUARDED_BY(mutex_) = false;  // context_ is gone
-  std::unique_ptr<grpc::Alarm> linger_ ABSL_GUARDED_BY(mutex_);
+  // Why an event could not be written; the call ends with it.
+  absl::Status unwritable_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::Status> outcome_ ABSL_GUARDED_BY(mutex_);
   int32_t num_finished_ ABSL_GUARDED_BY(mutex_) = 0;
   // The last output's `finished`, which waits for the usage.

@@ -11,7 +11,8 @@ UnaryCall::UnaryCall(const CallParts& parts, CallOrigin origin,
                      UnarySlots slots, std::unique_ptr<Collector> collector)
     : Call(parts, std::move(origin)),
       slots_(slots),
-      collector_(std::move(collector)) {}
+      collector_(std::move(collector)),
+      linger_(std::make_shared<Linger>(slots.context, parts.linger)) {}
 
 std::shared_ptr<UnaryCall> UnaryCall::Start(
     const CallParts& parts, CallOrigin origin, UnarySlots slots,
@@ -40,13 +41,17 @@ void UnaryCall::OnFinished(Finished finished) {
 
 void UnaryCall::OnDone(const absl::Status& status, const Usage& usage,
                        const Timings& timings) {
-  End(status, usage, timings);
-  if (status.ok()) {
+  absl::Status outcome = status;
+  if (outcome.ok()) {
     collector_->OnUsage(usage, timings);
-    *slots_.response = ToByteBuffer(collector_->result());
+    auto answer = ToByteBuffer(collector_->result());
+    if (answer.ok()) *slots_.response = *std::move(answer);
+    outcome = answer.status();
   }
-  AddRetryTrailer(status, *slots_.context);
-  Finish(ToGrpcStatus(status));
+  End(outcome, usage, timings);
+  AddRetryTrailer(outcome, *slots_.context);
+  linger_->Start();
+  Finish(ToGrpcStatus(outcome));
 }
 
 absl::Status UnaryCall::CheckSize(const Request& request) const {
@@ -55,6 +60,7 @@ absl::Status UnaryCall::CheckSize(const Request& request) const {
 
 void UnaryCall::OnDone() {
   const std::shared_ptr<UnaryCall> self = std::move(self_);
+  linger_->Stop();
 }
 
 }  // namespace flash

@@ -11,6 +11,7 @@
 
 #include "server/service/call.h"
 #include "server/service/collectors.h"
+#include "server/service/linger.h"
 
 namespace flash {
 
@@ -20,6 +21,10 @@ struct UnarySlots {
   grpc::ByteBuffer* response = nullptr;
 };
 
+// Once the answer is on its way, the call is cancelled if the client reads
+// nothing for parts().linger.
+//
+// Thread safety: as Call.
 // Lifetime: shared by gRPC, from Start() to OnDone(), and by the request.
 class UnaryCall final : public Call, public grpc::ServerUnaryReactor {
  public:
@@ -48,6 +53,7 @@ class UnaryCall final : public Call, public grpc::ServerUnaryReactor {
 
   const UnarySlots slots_;
   const std::unique_ptr<Collector> collector_;
+  const std::shared_ptr<Linger> linger_;
   std::shared_ptr<UnaryCall> self_;  // set by Start(), dropped by OnDone()
 };
 

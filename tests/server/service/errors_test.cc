@@ -23,6 +23,10 @@ TEST(ErrorsTest, PacksTheViolations) {
 TEST(ErrorsTest, AlwaysGivesAReason) {
   EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::UnavailableError("x"))).reason,
             "SHUTTING_DOWN");
+  EXPECT_EQ(
+      DetailsOf(ToGrpcStatus(absl::UnavailableError("the device has failed")))
+          .reason,
+      "DEVICE_FAILED");
   EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::InternalError("x"))).reason,
             "INTERNAL");
   EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::CancelledError("x"))).reason,
@@ -38,6 +42,12 @@ TEST(ErrorsTest, TellsAFullQueueFromASlowReader) {
   EXPECT_GE(RetryDelay(status)->count(), 500);
   EXPECT_LE(RetryDelay(status)->count(), 1000);
   EXPECT_FALSE(RetryDelay(absl::UnavailableError("x")).has_value());
+}
+
+TEST(ErrorsTest, TellsAnAnswerThatIsTooLargeFromASlowReader) {
+  const grpc::Status status = ToGrpcStatus(AnswerTooLarge(size_t{3} << 30));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(DetailsOf(status).reason, "ANSWER_TOO_LARGE");
 }
 
 TEST(ErrorsTest, LeavesOkAlone) {

@@ -99,6 +99,9 @@ TEST_F(GrpcServerTest, IsNotServingAfterTheDeviceFailed) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
   EXPECT_EQ(DetailsOf(status).reason, "INTERNAL");
   EXPECT_TRUE(EventuallyHealth(2));
+  const grpc::Status later = Stream(TextRequest("x", 5)).status;
+  EXPECT_EQ(later.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(DetailsOf(later).reason, "DEVICE_FAILED");
 }
 
 TEST_F(GrpcServerTest, EndsWhatRunsAndRefusesWhatComesWhileItDrains) {

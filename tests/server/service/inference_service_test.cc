@@ -106,6 +106,52 @@ TEST_F(InferenceServiceTest, TokenizesLongTextsOnAWorker) {
   EXPECT_EQ(answer.events.back().usage().prompt_tokens(), text.size() + 1);
 }
 
+TEST_F(InferenceServiceTest, BoundsWhatTheTokenizerIsAskedFor) {
+  setup_.server.limits.max_prompt_tokens = 3;
+  Start();
+  v1::TokenizeRequest request;
+  request.set_text("abc");
+  grpc::ClientContext contexts[2];
+  v1::TokenizeResult ids;
+  const grpc::Status many = inference_->Tokenize(&contexts[0], request, &ids);
+  EXPECT_EQ(many.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(DetailsOf(many).violations["text"],
+            "gives 4 tokens; the most is 3");
+  v1::DetokenizeRequest back;
+  for (int i = 0; i < 4; ++i) back.add_token_ids('a');
+  v1::DetokenizeResult text;
+  EXPECT_EQ(DetailsOf(inference_->Detokenize(&contexts[1], back, &text))
+                .violations["token_ids"],
+            "has 4 entries; the most is 3");
+}
+
+TEST_F(InferenceServiceTest, CancelsACallWhoseAnswerNobodyReads) {
+  setup_.server.linger = milliseconds(100);
+  Start();
+  auto request = TextRequest("long", 40'000);
+  request.mutable_response()->set_logprobs(20);
+  grpc::CompletionQueue queue;
+  grpc::ClientContext context;
+  auto reader = inference_->AsyncGenerateUnary(&context, request, &queue);
+  reader->ReadInitialMetadata(nullptr);  // asks, and reads no answer
+  EXPECT_TRUE(Eventually(
+      [](const EngineStats& stats) { return stats.finished_requests == 1; }));
+  // Returns when the call has ended, which without the client's help it does.
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  server_->Shutdown(deadline);
+  EXPECT_LT(Clock::now(), deadline);
+  v1::GenerateResult result;
+  grpc::Status status;
+  reader->Finish(&result, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  ASSERT_TRUE(queue.Next(&tag, &ok));
+  EXPECT_FALSE(status.ok()) << status.error_code();
+  queue.Shutdown();
+  EXPECT_FALSE(queue.Next(&tag, &ok));
+}
+
 TEST_F(InferenceServiceTest, RefusesAnIdThatIsLiveAndTakesItAfterwards) {
   HoldSteps();
   Start();

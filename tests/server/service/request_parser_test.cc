@@ -158,7 +158,7 @@ TEST_F(RequestParserTest, TellsSeveralMistakesAtOnceButNotAll) {
   EXPECT_THAT(Violation(wire, "input"), HasSubstr("not set"));
   EXPECT_THAT(Violation(wire, "sampling.top_p"), HasSubstr("is 2;"));
   EXPECT_THAT(Violation(wire, "sampling.temperature"), HasSubstr("is -1;"));
-  for (int i = 0; i < 1000; ++i) {
+  for (uint32_t i = 0; i < 1000; ++i) {
     (*wire.mutable_sampling()->mutable_logit_bias())[300 + i] = 1000;
   }
   const grpc::Status status = ToGrpcStatus(Parse(wire).status());
@@ -177,6 +177,17 @@ TEST_F(RequestParserTest, RefusesFieldsThatItDoesNotKnow) {
   auto* sampling = nested.mutable_sampling();
   sampling->GetReflection()->MutableUnknownFields(sampling)->AddVarint(77, 1);
   EXPECT_THAT(Violation(nested, "sampling.#77"), HasSubstr("not a field"));
+}
+
+TEST_F(RequestParserTest, CountsMistakesThatItDoesNotTell) {
+  v1::GenerateRequest wire;
+  wire.set_text("x");
+  for (uint32_t i = 0; i < 1000; ++i) {
+    wire.mutable_sampling()->mutable_logit_bias()->insert({i, 1000});
+  }
+  const grpc::Status status = ToGrpcStatus(Parse(wire).status());
+  // 1000 values, and 744 ids of no piece.
+  EXPECT_THAT(status.error_message(), HasSubstr("and 1736 more"));
 }
 
 TEST_F(RequestParserTest, BoundsWhatAPromptMayAskFor) {

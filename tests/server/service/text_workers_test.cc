@@ -11,26 +11,56 @@ namespace {
 TEST(TextWorkersTest, RunsWhatItTookBeforeItEnds) {
   std::atomic<int> num_run{0};
   {
-    TextWorkers workers(2, 100);
+    TextWorkers workers(2, {});
     for (int i = 0; i < 50; ++i) {
-      ASSERT_TRUE(workers.TryRun([&num_run] { ++num_run; }));
+      ASSERT_TRUE(workers.TryRun(1, [&num_run] { ++num_run; }).ok());
     }
   }
   EXPECT_EQ(num_run.load(), 50);
 }
 
-TEST(TextWorkersTest, RefusesWhatItHasNoRoomFor) {
-  std::promise<void> started;
-  std::promise<void> gate;
-  TextWorkers workers(1, 1);
-  ASSERT_TRUE(workers.TryRun([&] {
-    started.set_value();
-    gate.get_future().wait();
-  }));
-  started.get_future().wait();
-  EXPECT_TRUE(workers.TryRun([] {}));
-  EXPECT_FALSE(workers.TryRun([] {}));
-  gate.set_value();
+// Workers whose one thread is held up until the end.
+class BusyTextWorkers {
+ public:
+  explicit BusyTextWorkers(TextWorkers::Room room) : workers_(1, room) {
+    std::promise<void> started;
+    EXPECT_TRUE(workers_
+                    .TryRun(1000,
+                            [this, &started] {
+                              started.set_value();
+                              gate_.get_future().wait();
+                            })
+                    .ok());
+    started.get_future().wait();
+  }
+  ~BusyTextWorkers() { gate_.set_value(); }
+
+  absl::Status TryRun(size_t num_bytes) {
+    return workers_.TryRun(num_bytes, [] {});
+  }
+
+ private:
+  std::promise<void> gate_;
+  TextWorkers workers_;
+};
+
+TEST(TextWorkersTest, RefusesMoreTasksThanItHasRoomFor) {
+  BusyTextWorkers workers({.tasks = 1, .bytes = 100});
+  EXPECT_TRUE(workers.TryRun(1).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(workers.TryRun(1)));
+}
+
+TEST(TextWorkersTest, RefusesMoreBytesThanItHasRoomFor) {
+  BusyTextWorkers workers({.tasks = 10, .bytes = 100});
+  EXPECT_TRUE(workers.TryRun(60).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(workers.TryRun(41)));
+  EXPECT_TRUE(workers.TryRun(40).ok());
+}
+
+TEST(TextWorkersTest, TakesOneTaskWhateverItsSize) {
+  BusyTextWorkers workers({.tasks = 10, .bytes = 100});
+  EXPECT_TRUE(workers.TryRun(101).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(workers.TryRun(1)));
 }
 
 }  // namespace
