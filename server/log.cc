@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "server/line_writer.h"
 
 namespace flash {
 namespace {
@@ -15,15 +16,21 @@ double Milliseconds(Clock::duration duration) {
   return static_cast<double>(us.count()) / 1000;
 }
 
-// In one piece, so that lines of several threads do not mix.
-void Write(const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), stderr);
+// Lines of calls that may wait for whoever reads stderr.
+constexpr size_t kMaxWaitingLines = 1024;
+
+// Begun by the first line, flushed when the program exits.
+LineWriter& Writer() {
+  static LineWriter writer(kMaxWaitingLines, [](const std::string& line) {
+    std::fwrite(line.data(), 1, line.size(), stderr);
+  });
+  return writer;
 }
 
 }  // namespace
 
 void Log(std::string_view sentence) {
-  Write(absl::StrCat("flash-server: ", std::string(sentence), "\n"));
+  Writer().Write(absl::StrCat("flash-server: ", std::string(sentence), "\n"));
 }
 
 std::string CallLine(const CallReport& report,
@@ -61,9 +68,9 @@ std::string CallLine(const CallReport& report,
 void LogCall(const CallReport& report, std::optional<int64_t> trained_length) {
   const auto now = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::system_clock::now().time_since_epoch());
-  Write(CallLine(report, trained_length,
-                 static_cast<double>(now.count()) / 1000) +
-        "\n");
+  Writer().TryWrite(CallLine(report, trained_length,
+                             static_cast<double>(now.count()) / 1000) +
+                    "\n");
 }
 
 }  // namespace flash

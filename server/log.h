@@ -1,5 +1,5 @@
 // What the server writes on stderr: sentences for people while it starts and
-// stops, and one line of JSON for each call that has ended.
+// stops, and one line of JSON for each call that ran a request and has ended.
 
 #ifndef SERVER_LOG_H_
 #define SERVER_LOG_H_
@@ -13,11 +13,14 @@
 
 namespace flash {
 
-// Writes "flash-server: " and `sentence`. Any thread.
+// Writes "flash-server: " and `sentence`, and waits until they are written. Any
+// thread.
 void Log(std::string_view sentence);
 
-// Writes the report as one line of JSON. Any thread. A call with a text longer
-// than `trained_length`, what the model was trained on, has a warning in it.
+// Writes the report as one line of JSON, soon: it never waits, and a line for
+// which there is no room is dropped and counted. Any thread. A call with a text
+// longer than `trained_length`, what the model was trained on, has a warning in
+// it.
 void LogCall(const CallReport& report, std::optional<int64_t> trained_length);
 
 // That line, as of `unix_seconds`.

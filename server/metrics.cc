@@ -34,7 +34,7 @@ class EngineMetrics final : public prometheus::Collectable {
   std::vector<MetricFamily> Collect() const override {
     const EngineStats stats = engine_.stats();
     std::vector<MetricFamily> families;
-    Gauge(families, "flash_requests_running", "Outputs that have a slot.",
+    Gauge(families, "flash_requests_running", "Requests that have their slots.",
           stats.running_requests);
     Gauge(families, "flash_requests_queued", "Requests that wait for a slot.",
           stats.queued_requests);
@@ -93,7 +93,8 @@ class MetricsImpl final : public Metrics {
         registry_(std::make_shared<prometheus::Registry>()),
         calls_(prometheus::BuildCounter()
                    .Name("flash_calls_total")
-                   .Help("Calls that have ended, by method and status code.")
+                   .Help("Calls that ran a request and have ended, by method "
+                         "and status code.")
                    .Register(*registry_)),
         exposer_(std::move(exposer)) {
     exposer_->RegisterCollectable(engine_);

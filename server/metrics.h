@@ -24,7 +24,7 @@ class Metrics {
 
   virtual ~Metrics() = default;
 
-  // Counts a call that has ended.
+  // Counts a call that ran a request and has ended.
   virtual void Count(const CallReport& report) = 0;
 
   // The port that it listens on.
