@@ -1,16 +1,13 @@
 #include "client/client_flags.h"
 
-#include <fstream>
-#include <iostream>
-#include <iterator>
-#include <sstream>
-
 #include "absl/flags/flag.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "absl/types/optional.h"
+#include "client/flag_values.h"
+#include "client/read_file.h"
 
 namespace flash {
 
@@ -63,15 +60,16 @@ ABSL_FLAG(absl::optional<float>, repetition_penalty, absl::nullopt,
 ABSL_FLAG(absl::optional<uint64_t>, seed, absl::nullopt,
           "generate: repeats an answer. Default: a random one.");
 ABSL_FLAG(absl::optional<uint32_t>, num_outputs, absl::nullopt,
-          "generate: outputs for the one prompt. Default 1.");
+          "generate: outputs for the one prompt; several need --output=json. "
+          "Default 1.");
 ABSL_FLAG(absl::optional<uint32_t>, logprobs, absl::nullopt,
           "generate: tells the logprob of each token (json), and of the K most "
           "likely in its place.");
-ABSL_FLAG(absl::optional<std::string>, stop, absl::nullopt,
+ABSL_FLAG(flash::OptionalText, stop, {},
           "generate: the string at which an output ends.");
 ABSL_FLAG(bool, ignore_eos, false, "generate: EOS does not end an output.");
 ABSL_FLAG(bool, echo, false, "generate: the prompt comes back first.");
-ABSL_FLAG(absl::optional<std::string>, request_id, absl::nullopt,
+ABSL_FLAG(flash::OptionalText, request_id, {},
           "generate, score: names the request in the server's log.");
 
 ABSL_FLAG(std::string, ids, "", "score: token ids, as in 1,2,3.");
@@ -85,6 +83,16 @@ namespace {
 template <typename T, typename Setter>
 void SetIf(const absl::optional<T>& value, Setter setter) {
   if (value.has_value()) setter(*value);
+}
+
+// A text that is set must have something in it; unset is fine.
+absl::Status CheckText(const std::string& flag, const OptionalText& value) {
+  if (!value.text.has_value()) return absl::OkStatus();
+  if (value.text->empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, " is empty; leave it out to have none"));
+  }
+  return CheckUtf8(flag, *value.text);
 }
 
 // One of the three ways to give an input, and the flags' names.
@@ -112,14 +120,21 @@ absl::Status SetInput(const InputFlags& input, WireRequest& request) {
     *request.mutable_token_ids()->mutable_ids() = {ids->begin(), ids->end()};
     return absl::OkStatus();
   }
-  if (input.text.has_value()) {
-    request.set_text(*input.text);
-    return absl::OkStatus();
-  }
-  auto text = ReadText(input.file_flag, input.file);
+  auto text = input.text.has_value() ? absl::StatusOr<std::string>(*input.text)
+                                     : ReadFile(input.file_flag, input.file);
   if (!text.ok()) return text.status();
-  request.set_text(*std::move(text));
-  return absl::OkStatus();
+  const absl::Status valid = CheckUtf8(
+      input.text.has_value() ? input.text_flag : input.file_flag, *text);
+  if (valid.ok()) request.set_text(*std::move(text));
+  return valid;
+}
+
+template <typename WireRequest>
+absl::Status SetRequestId(WireRequest& request) {
+  const OptionalText id = absl::GetFlag(FLAGS_request_id);
+  const absl::Status valid = CheckText("request_id", id);
+  if (valid.ok() && id.text.has_value()) request.set_request_id(*id.text);
+  return valid;
 }
 
 void SetSampling(v1::Sampling& sampling) {
@@ -135,14 +150,18 @@ void SetSampling(v1::Sampling& sampling) {
         [&](uint32_t v) { sampling.set_num_outputs(v); });
 }
 
-void SetStopping(v1::Stopping& stopping) {
+absl::Status SetStopping(v1::Stopping& stopping) {
   SetIf(absl::GetFlag(FLAGS_max_tokens),
         [&](uint64_t v) { stopping.set_max_tokens(v); });
   SetIf(absl::GetFlag(FLAGS_min_tokens),
         [&](uint64_t v) { stopping.set_min_tokens(v); });
-  SetIf(absl::GetFlag(FLAGS_stop),
-        [&](const std::string& v) { stopping.add_stop_strings(v); });
   if (absl::GetFlag(FLAGS_ignore_eos)) stopping.set_ignore_eos(true);
+  const OptionalText stop = absl::GetFlag(FLAGS_stop);
+  const absl::Status valid = CheckText("stop", stop);
+  if (valid.ok() && stop.text.has_value()) {
+    stopping.add_stop_strings(*stop.text);
+  }
+  return valid;
 }
 
 }  // namespace
@@ -155,57 +174,69 @@ Program ClientProgram() {
               "  generate  continues a prompt, as it is made\n"
               "  score     tells how likely each token of a text is\n"
               "  info      tells what the server has and how it is doing",
-          .flags_file = __FILE__};
+          .flags_file = __FILE__,
+          .commands = {"generate", "score", "info"}};
 }
 
 absl::StatusOr<ClientConfig> ClientConfigFromFlags() {
   ClientConfig config;
   config.server = absl::GetFlag(FLAGS_server);
+  const absl::Status server = CheckServer(config.server);
+  if (!server.ok()) return server;
   const std::string output = absl::GetFlag(FLAGS_output);
   if (output != "text" && output != "json") {
     return absl::InvalidArgumentError(
         absl::StrCat("--output is \"", output, "\"; it must be text or json"));
   }
   config.output = output == "json" ? OutputFormat::kJson : OutputFormat::kText;
-  SetIf(absl::GetFlag(FLAGS_timeout), [&config](absl::Duration timeout) {
-    config.timeout = absl::ToChronoMilliseconds(timeout);
-  });
-  config.wait = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_wait));
+  const auto wait = MillisecondsOf("wait", absl::GetFlag(FLAGS_wait));
+  if (!wait.ok()) return wait.status();
+  config.wait = *wait;
+  const absl::optional<absl::Duration> flag = absl::GetFlag(FLAGS_timeout);
+  if (flag.has_value()) {
+    const auto timeout = MillisecondsOf("timeout", *flag);
+    if (!timeout.ok()) return timeout.status();
+    config.timeout = *timeout;
+  }
   return config;
 }
 
 absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags() {
   v1::GenerateRequest request;
-  const absl::Status input = SetInput({.text_flag = "prompt",
-                                       .text = absl::GetFlag(FLAGS_prompt).text,
-                                       .file_flag = "prompt_file",
-                                       .file = absl::GetFlag(FLAGS_prompt_file),
-                                       .ids_flag = "prompt_ids",
-                                       .ids = absl::GetFlag(FLAGS_prompt_ids)},
-                                      request);
-  if (!input.ok()) return input;
-  SetIf(absl::GetFlag(FLAGS_request_id),
-        [&](const std::string& v) { request.set_request_id(v); });
+  absl::Status status = SetInput({.text_flag = "prompt",
+                                  .text = absl::GetFlag(FLAGS_prompt).text,
+                                  .file_flag = "prompt_file",
+                                  .file = absl::GetFlag(FLAGS_prompt_file),
+                                  .ids_flag = "prompt_ids",
+                                  .ids = absl::GetFlag(FLAGS_prompt_ids)},
+                                 request);
+  if (status.ok()) status = SetRequestId(request);
+  if (status.ok()) status = SetStopping(*request.mutable_stopping());
+  if (!status.ok()) return status;
   SetSampling(*request.mutable_sampling());
-  SetStopping(*request.mutable_stopping());
   SetIf(absl::GetFlag(FLAGS_logprobs),
         [&](uint32_t v) { request.mutable_response()->set_logprobs(v); });
   if (absl::GetFlag(FLAGS_echo)) request.mutable_response()->set_echo(true);
+  if (request.sampling().num_outputs() > 1 &&
+      absl::GetFlag(FLAGS_output) != "json") {
+    return absl::InvalidArgumentError(
+        "--num_outputs is more than 1; their texts come at the same time, so "
+        "set --output=json, which says what belongs to which");
+  }
   return request;
 }
 
 absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags() {
   v1::ScoreRequest request;
-  const absl::Status input = SetInput({.text_flag = "text",
-                                       .text = absl::GetFlag(FLAGS_text).text,
-                                       .file_flag = "file",
-                                       .file = absl::GetFlag(FLAGS_file),
-                                       .ids_flag = "ids",
-                                       .ids = absl::GetFlag(FLAGS_ids)},
-                                      request);
-  if (!input.ok()) return input;
-  SetIf(absl::GetFlag(FLAGS_request_id),
-        [&](const std::string& v) { request.set_request_id(v); });
+  absl::Status status = SetInput({.text_flag = "text",
+                                  .text = absl::GetFlag(FLAGS_text).text,
+                                  .file_flag = "file",
+                                  .file = absl::GetFlag(FLAGS_file),
+                                  .ids_flag = "ids",
+                                  .ids = absl::GetFlag(FLAGS_ids)},
+                                 request);
+  if (status.ok()) status = SetRequestId(request);
+  if (!status.ok()) return status;
   return request;
 }
 
@@ -222,19 +253,6 @@ absl::StatusOr<std::vector<uint32_t>> ParseIds(const std::string& flag,
     ids.push_back(id);
   }
   return ids;
-}
-
-absl::StatusOr<std::string> ReadText(const std::string& flag,
-                                     const std::string& path) {
-  std::ifstream file;
-  if (path != "-") file.open(path, std::ios::binary);
-  std::istream& in = path == "-" ? std::cin : file;
-  std::string text{std::istreambuf_iterator<char>(in), {}};
-  if ((path != "-" && !file.is_open()) || in.bad()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", flag, " is \"", path, "\", which cannot be read"));
-  }
-  return text;
 }
 
 }  // namespace flash

@@ -27,7 +27,7 @@ struct ClientConfig {
 Program ClientProgram();
 
 // What the flags say, once they are set. INVALID_ARGUMENT, with one sentence,
-// if they make no sense or a file cannot be read.
+// if they make no sense, and FAILED_PRECONDITION if a file cannot be read.
 absl::StatusOr<ClientConfig> ClientConfigFromFlags();
 absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags();
 absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags();
@@ -35,10 +35,6 @@ absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags();
 // The ids of "1,2,3"; `flag` is for the error.
 absl::StatusOr<std::vector<uint32_t>> ParseIds(const std::string& flag,
                                                const std::string& text);
-
-// The bytes of a file, or of the standard input if `path` is "-".
-absl::StatusOr<std::string> ReadText(const std::string& flag,
-                                     const std::string& path);
 
 }  // namespace flash
 

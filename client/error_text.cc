@@ -13,18 +13,24 @@ std::string CodeName(grpc::StatusCode code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 
-std::string ErrorText(const grpc::Status& status) {
-  std::string reason;
-  std::string more;
+std::string ErrorReason(const grpc::Status& status) {
   google::rpc::Status details;
   details.ParseFromString(status.error_details());
   for (const auto& any : details.details()) {
     google::rpc::ErrorInfo info;
+    if (any.UnpackTo(&info)) return info.reason();
+  }
+  return "";
+}
+
+std::string ErrorText(const grpc::Status& status) {
+  std::string more;
+  google::rpc::Status details;
+  details.ParseFromString(status.error_details());
+  for (const auto& any : details.details()) {
     google::rpc::BadRequest bad_request;
     google::rpc::RetryInfo retry;
-    if (any.UnpackTo(&info)) {
-      reason = absl::StrCat(" (", info.reason(), ")");
-    } else if (any.UnpackTo(&bad_request)) {
+    if (any.UnpackTo(&bad_request)) {
       for (const auto& violation : bad_request.field_violations()) {
         if (absl::StrContains(status.error_message(), violation.description()))
           continue;
@@ -38,6 +44,8 @@ std::string ErrorText(const grpc::Status& status) {
                       " ms");
     }
   }
+  const std::string info = ErrorReason(status);
+  const std::string reason = info.empty() ? "" : absl::StrCat(" (", info, ")");
   const std::string name = CodeName(status.error_code());
   const std::string message =
       status.error_message() == name ? "" : ": " + status.error_message();

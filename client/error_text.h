@@ -12,6 +12,10 @@ namespace flash {
 // As "INVALID_ARGUMENT": the name of a status code.
 std::string CodeName(grpc::StatusCode code);
 
+// ErrorInfo.reason, as "QUEUE_FULL"; empty if there is none, as for errors that
+// are gRPC's own.
+std::string ErrorReason(const grpc::Status& status);
+
 // The code's name, the server's reason and message, violations that the message
 // does not tell, and when to try again.
 std::string ErrorText(const grpc::Status& status);

@@ -2,33 +2,22 @@
 
 #include <signal.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
+#include "absl/status/status.h"
 #include "client/client_flags.h"
 #include "client/client_output.h"
+#include "client/complain.h"
 #include "client/error_text.h"
 #include "client/flash_client.h"
+#include "server/command_line/standard_output.h"
 
 namespace flash {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
-
-int Complain(const std::string& sentence, int exit_code) {
-  std::fprintf(stderr, "flash-client: %s\n", sentence.c_str());
-  return exit_code;
-}
-
-// At once, so that a pipe sees text as it comes. False if nobody reads.
-bool Print(const std::string& text) {
-  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
-         std::fflush(stdout) == 0;
-}
+constexpr char kName[] = "flash-client";
 
 // Cancels `call` on Ctrl-C; a second one ends the program. To be called before
 // there are threads, which would take the signal. `call` lives until the end.
@@ -46,52 +35,63 @@ void CancelOnInterrupt(CancellableCall* call) {
   }).detach();
 }
 
-int Finish(const grpc::Status& status) {
-  return status.ok() ? 0 : Complain(ErrorText(status), kFailed);
+int Fail(const grpc::Status& status) {
+  return Complain(kName, ErrorText(status), kFailed);
+}
+
+int Print(const std::string& text) {
+  const absl::Status printed = WriteOut(text);
+  return printed.ok() ? 0 : Complain(kName, printed);
+}
+
+// OK once the server may be asked.
+grpc::Status Wait(FlashClient& client, const ClientConfig& config) {
+  return config.wait.count() > 0 ? client.WaitUntilServing(config.wait)
+                                 : grpc::Status::OK;
 }
 
 int Generate(FlashClient& client, const ClientConfig& config,
              CancellableCall& call) {
   const auto request = GenerateRequestFromFlags();
-  if (!request.ok()) {
-    return Complain(std::string(request.status().message()), kWrongUsage);
-  }
+  if (!request.ok()) return Complain(kName, request.status());
+  grpc::Status status = Wait(client, config);
+  if (!status.ok()) return Fail(status);
   uint64_t seed = 0;
-  return Finish(
-      client.Generate(*request, call, [&](const v1::GenerateEvent& event) {
-        if (event.has_accepted()) seed = event.accepted().seed();
-        if (!Print(config.output == OutputFormat::kJson ? EventJson(event, seed)
-                                                        : EventText(event))) {
-          call.Cancel();
-        }
-      }));
+  absl::Status printed;
+  status = client.Generate(*request, call, [&](const v1::GenerateEvent& event) {
+    if (event.has_accepted()) seed = event.accepted().seed();
+    if (!printed.ok()) return;
+    printed =
+        WriteOut(config.output == OutputFormat::kJson ? EventJson(event, seed)
+                                                      : EventText(event));
+    if (!printed.ok()) call.Cancel();
+  });
+  // This is why the call was cancelled, so it is what there is to tell.
+  if (!printed.ok()) return Complain(kName, printed);
+  return status.ok() ? 0 : Fail(status);
 }
 
 int Score(FlashClient& client, const ClientConfig& config,
           CancellableCall& call) {
   const auto request = ScoreRequestFromFlags();
-  if (!request.ok()) {
-    return Complain(std::string(request.status().message()), kWrongUsage);
-  }
+  if (!request.ok()) return Complain(kName, request.status());
   v1::ScoreResult result;
-  const grpc::Status status = client.Score(*request, call, result);
-  if (status.ok()) {
-    Print(config.output == OutputFormat::kJson ? ScoreJson(result)
-                                               : ScoreText(result));
-  }
-  return Finish(status);
+  grpc::Status status = Wait(client, config);
+  if (status.ok()) status = client.Score(*request, call, result);
+  if (!status.ok()) return Fail(status);
+  return Print(config.output == OutputFormat::kJson ? ScoreJson(result)
+                                                    : ScoreText(result));
 }
 
 int Info(FlashClient& client, const ClientConfig& config) {
   v1::ServerInfo server;
   v1::ModelInfo model;
-  grpc::Status status = client.GetServerInfo(server);
+  grpc::Status status = Wait(client, config);
+  if (status.ok()) status = client.GetServerInfo(server);
   if (status.ok()) status = client.GetModelInfo(model);
-  if (status.ok()) {
-    Print(config.output == OutputFormat::kJson ? InfoJson(server, model)
-                                               : InfoText(server, model));
-  }
-  return Finish(status);
+  if (!status.ok()) return Fail(status);
+  return Print(config.output == OutputFormat::kJson ? InfoJson(server, model)
+                                                    : InfoText(server, model));
 }
 
 int ClientMain(int argc, char** argv) {
@@ -99,27 +99,14 @@ int ClientMain(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   const auto arguments = ReadCommandLineOrExit(ClientProgram(), argc, argv);
   const auto config = ClientConfigFromFlags();
-  if (!config.ok()) {
-    return Complain(std::string(config.status().message()), kWrongUsage);
-  }
-  if (arguments.size() != 1) {
-    return Complain("say one of generate, score and info; see --help",
-                    kWrongUsage);
-  }
+  if (!config.ok()) return Complain(kName, config.status());
   CancellableCall call(config->timeout);
   CancelOnInterrupt(&call);
   FlashClient client(config->server);
-  if (config->wait.count() > 0) {
-    const grpc::Status serving = client.WaitUntilServing(config->wait);
-    if (!serving.ok()) return Finish(serving);
-  }
-  if (arguments[0] == "generate") return Generate(client, *config, call);
-  if (arguments[0] == "score") return Score(client, *config, call);
-  if (arguments[0] == "info") return Info(client, *config);
-  return Complain(absl::StrCat("\"", arguments[0],
-                               "\" is not a command; say one of generate, "
-                               "score and info"),
-                  kWrongUsage);
+  const std::string& command = arguments[0];  // one of the program's
+  if (command == "generate") return Generate(client, *config, call);
+  if (command == "score") return Score(client, *config, call);
+  return Info(client, *config);
 }
 
 }  // namespace

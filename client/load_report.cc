@@ -77,6 +77,8 @@ ordered_json LoadJson(const LoadSettings& settings, const LoadResult& result,
   for (const auto& [name, count] : result.by_status) {
     json["requests_by_status"][name] = count;
   }
+  json["requests_failed"] = result.requests_failed;
+  json["first_failure"] = result.first_failure;
   json["first_token_ms"] = SummaryJson(result.first_token_ms.Summarize());
   json["gap_ms"] = SummaryJson(result.gap_ms.Summarize());
   json["request_ms"] = SummaryJson(result.request_ms.Summarize());

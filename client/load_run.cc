@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "client/error_text.h"
 #include "client/flash_client.h"
+#include "kernels/mutex.h"
 
 namespace flash {
 namespace {
@@ -52,6 +52,7 @@ class Load {
   void Wait(const std::function<void(const LoadProgress&)>& on_progress);
 
   LoadResult TakeResult() {
+    MutexLock lock(&mutex_);
     result_.seconds = std::chrono::duration<double>(
                           std::min(end_, window_.end) - window_.begin)
                           .count();
@@ -61,9 +62,15 @@ class Load {
 
  private:
   void RunCall(FlashClient& client, const v1::GenerateRequest& request);
-  // Counts the call, with what was measured in it, under the lock.
+  // Counts the call, with what was measured in it.
   void Record(const grpc::Status& status, Clock::time_point began,
-              const LoadResult& call);
+              const LoadResult& call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Waits for the end, but no longer than until `time`. False at the end.
+  bool Goes(Clock::time_point time);
+  bool Answered() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  LoadProgress Progress();
+  void End();
 
   const LoadSettings& settings_;
   const v1::ModelInfo& model_;
@@ -72,13 +79,13 @@ class Load {
 
   std::atomic<int64_t> tokens_{0};
   std::atomic<bool> over_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Clock::time_point end_;                  // guarded by mutex_
-  LoadResult result_;                      // guarded by mutex_
-  int64_t ended_ = 0;                      // guarded by mutex_
-  int64_t failed_ = 0;                     // guarded by mutex_
-  std::vector<CancellableCall*> running_;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar changed_;
+  Clock::time_point end_ ABSL_GUARDED_BY(mutex_);
+  LoadResult result_ ABSL_GUARDED_BY(mutex_);
+  int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t failed_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<CancellableCall*> running_ ABSL_GUARDED_BY(mutex_);
 };
 
 void Load::RunSession(int session, FlashClient& client) {
@@ -90,7 +97,7 @@ void Load::RunSession(int session, FlashClient& client) {
 void Load::RunCall(FlashClient& client, const v1::GenerateRequest& request) {
   CancellableCall call;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (over_.load()) return;
     running_.push_back(&call);
   }
@@ -117,11 +124,11 @@ void Load::RunCall(FlashClient& client, const v1::GenerateRequest& request) {
         last = now;
       });
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     running_.erase(std::find(running_.begin(), running_.end(), &call));
     Record(status, began, measured);
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (!status.ok() && !over_.load()) {
     std::this_thread::sleep_for(kPauseAfterFailure);
   }
@@ -137,6 +144,9 @@ void Load::Record(const grpc::Status& status, Clock::time_point began,
   if (!cut) {
     ++ended_;
     failed_ += !status.ok();
+    if (IsFailure(status) && result_.requests_failed++ == 0) {
+      result_.first_failure = ErrorText(status);
+    }
   }
   if (!window_.Has(began)) return;
   ++result_.requests_begun;
@@ -151,30 +161,44 @@ void Load::Record(const grpc::Status& status, Clock::time_point began,
   }
 }
 
-void Load::Wait(const std::function<void(const LoadProgress&)>& on_progress) {
-  Clock::time_point next = start_ + std::chrono::seconds(1);
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto answered = [this] {
-    int64_t count = 0;
-    for (const auto& [name, number] : result_.by_status) count += number;
-    return settings_.requests > 0 && count >= settings_.requests;
-  };
-  while (Clock::now() < window_.end && !answered()) {
-    changed_.wait_until(lock, std::min(next, window_.end));
-    if (Clock::now() < next) continue;
-    next += std::chrono::seconds(1);
-    const LoadProgress progress = {
-        .seconds = std::chrono::duration<double>(Clock::now() - start_).count(),
-        .tokens = tokens_.load(),
-        .requests_ended = ended_,
-        .requests_failed = failed_};
-    lock.unlock();
-    on_progress(progress);
-    lock.lock();
+bool Load::Answered() const {
+  int64_t count = 0;
+  for (const auto& [name, number] : result_.by_status) count += number;
+  return settings_.requests > 0 && count >= settings_.requests;
+}
+
+bool Load::Goes(Clock::time_point time) {
+  const Clock::time_point until = std::min(time, window_.end);
+  MutexLock lock(&mutex_);
+  while (Clock::now() < until && !Answered()) {
+    changed_.WaitUntil(&mutex_, until);
   }
+  return Clock::now() < window_.end && !Answered();
+}
+
+LoadProgress Load::Progress() {
+  MutexLock lock(&mutex_);
+  return {
+      .seconds = std::chrono::duration<double>(Clock::now() - start_).count(),
+      .tokens = tokens_.load(),
+      .requests_ended = ended_,
+      .requests_failed = failed_};
+}
+
+void Load::End() {
+  MutexLock lock(&mutex_);
   end_ = Clock::now();
   over_.store(true);
   for (CancellableCall* call : running_) call->Cancel();
+}
+
+void Load::Wait(const std::function<void(const LoadProgress&)>& on_progress) {
+  Clock::time_point next = start_ + std::chrono::seconds(1);
+  while (Goes(next)) {
+    on_progress(Progress());
+    next += std::chrono::seconds(1);
+  }
+  End();
 }
 
 }  // namespace
@@ -199,6 +223,12 @@ v1::GenerateRequest LoadRequest(const LoadSettings& settings,
   request.mutable_stopping()->set_max_tokens(settings.max_tokens);
   request.mutable_stopping()->set_ignore_eos(true);  // the same length for all
   return request;
+}
+
+bool IsFailure(const grpc::Status& status) {
+  if (status.ok()) return false;
+  return status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED ||
+         ErrorReason(status) != "QUEUE_FULL";
 }
 
 LoadResult RunLoad(

@@ -4,6 +4,8 @@
 #ifndef CLIENT_LOAD_RUN_H_
 #define CLIENT_LOAD_RUN_H_
 
+#include <grpcpp/support/status.h>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -30,7 +32,7 @@ struct LoadSettings {
   int64_t requests = 0;  // ends earlier when so many were answered; 0: never
 };
 
-// What happened after the warm-up.
+// What happened after the warm-up, but where it says otherwise.
 struct LoadResult {
   double seconds = 0;
   int64_t tokens = 0;         // received
@@ -38,9 +40,13 @@ struct LoadResult {
   int64_t requests_begun = 0;
   int64_t requests_cut = 0;  // still running at the end, and cancelled
   std::map<std::string, int64_t> by_status;  // of those that ended
-  LatencySamples first_token_ms;             // from the call to its first token
-  LatencySamples gap_ms;                     // between two tokens of a stream
-  LatencySamples request_ms;                 // of those that ended OK
+  // Of all calls, those of the warm-up included: that ended neither OK nor
+  // turned away by a full queue, and were not cut off by the end.
+  int64_t requests_failed = 0;
+  std::string first_failure;      // what the first of them said
+  LatencySamples first_token_ms;  // from the call to its first token
+  LatencySamples gap_ms;          // between two tokens of a stream
+  LatencySamples request_ms;      // of those that ended OK
 
   double tokens_per_second() const {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
@@ -60,6 +66,10 @@ struct LoadProgress {
 v1::GenerateRequest LoadRequest(const LoadSettings& settings,
                                 const v1::ModelInfo& model, int session,
                                 int64_t round);
+
+// Whether a call that ended so says that something is wrong. A full queue is an
+// answer: a load may be meant to fill it.
+bool IsFailure(const grpc::Status& status);
 
 // Runs the load on a thread for each session, and calls `on_progress` once a
 // second on the calling one.

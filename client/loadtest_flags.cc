@@ -1,12 +1,12 @@
 #include "client/loadtest_flags.h"
 
 #include <cmath>
-#include <fstream>
-#include <iterator>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "client/flag_values.h"
+#include "client/read_file.h"
 
 ABSL_FLAG(std::string, server, "127.0.0.1:8500", "HOST:PORT of flash-server.");
 ABSL_FLAG(int32_t, sessions, 1,
@@ -82,6 +82,8 @@ absl::StatusOr<LoadtestConfig> LoadtestConfigFromFlags() {
   LoadtestConfig config;
   LoadSettings& load = config.load;
   load.server = absl::GetFlag(FLAGS_server);
+  const absl::Status server = CheckServer(load.server);
+  if (!server.ok()) return server;
   load.sessions = absl::GetFlag(FLAGS_sessions);
   load.prompt_tokens = absl::GetFlag(FLAGS_prompt_tokens);
   load.max_tokens = absl::GetFlag(FLAGS_max_tokens);
@@ -96,15 +98,20 @@ absl::StatusOr<LoadtestConfig> LoadtestConfigFromFlags() {
   load.duration = std::chrono::milliseconds(std::llround(duration * 1000));
   const std::string path = absl::GetFlag(FLAGS_prompt_file);
   if (!path.empty()) {
-    std::ifstream file(path, std::ios::binary);
-    load.prompt_text.assign(std::istreambuf_iterator<char>(file), {});
-    if (load.prompt_text.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "--prompt_file is \"", path, "\", which is empty or not readable"));
+    auto text = ReadFile("prompt_file", path);
+    if (!text.ok()) return text.status();
+    if (text->empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--prompt_file is \"", path, "\", which is empty"));
     }
+    const absl::Status valid = CheckUtf8("prompt_file", *text);
+    if (!valid.ok()) return valid;
+    load.prompt_text = *std::move(text);
   }
   config.output_json = absl::GetFlag(FLAGS_output_json);
-  config.wait = absl::ToChronoMilliseconds(absl::GetFlag(FLAGS_wait));
+  const auto wait = MillisecondsOf("wait", absl::GetFlag(FLAGS_wait));
+  if (!wait.ok()) return wait.status();
+  config.wait = *wait;
   return config;
 }
 

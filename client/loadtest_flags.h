@@ -21,7 +21,7 @@ struct LoadtestConfig {
 Program LoadtestProgram();
 
 // What the flags say, once they are set. INVALID_ARGUMENT, with one sentence,
-// if they make no sense or a file cannot be read.
+// if they make no sense, and FAILED_PRECONDITION if a file cannot be read.
 absl::StatusOr<LoadtestConfig> LoadtestConfigFromFlags();
 
 }  // namespace flash

@@ -1,5 +1,6 @@
 // flash-loadtest: how a server does under a load.
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,23 +8,20 @@
 #include <fstream>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "client/complain.h"
 #include "client/error_text.h"
 #include "client/flash_client.h"
 #include "client/load_report.h"
 #include "client/load_run.h"
 #include "client/loadtest_flags.h"
+#include "server/command_line/standard_output.h"
 
 namespace flash {
 namespace {
 
-constexpr int kFailed = 1;
-constexpr int kWrongUsage = 2;
-
-int Complain(const std::string& sentence, int exit_code) {
-  std::fprintf(stderr, "flash-loadtest: %s\n", sentence.c_str());
-  return exit_code;
-}
+constexpr char kName[] = "flash-loadtest";
 
 void ShowProgress(const LoadProgress& progress) {
   if (isatty(STDERR_FILENO) == 0) return;
@@ -42,37 +40,68 @@ grpc::Status Look(const LoadtestConfig& config, v1::ServerInfo& server,
   return status.ok() ? client.GetModelInfo(model) : status;
 }
 
+// Writes `text` to the file of --output_json: std::ios::trunc in the place of
+// what is there, std::ios::app after it.
+absl::Status WriteJson(const std::string& path, std::ios::openmode mode,
+                       const std::string& text) {
+  std::ofstream file(path, mode);
+  file << text;
+  file.close();
+  if (file) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("--output_json is \"", path, "\", which cannot be written"));
+}
+
+// Whether the load went as it should have.
+absl::Status Verdict(const LoadResult& result) {
+  if (result.requests_failed > 0) {
+    return absl::UnavailableError(absl::StrCat(
+        result.requests_failed, " requests failed, the first with ",
+        result.first_failure));
+  }
+  if (result.tokens == 0) return absl::UnavailableError("no token came back");
+  return absl::OkStatus();
+}
+
+// Prints and writes what came out, as much of it as can be.
+int Report(const LoadtestConfig& config, const LoadResult& result,
+           const v1::ServerInfo& server, const v1::ModelInfo& model) {
+  absl::Status status = Verdict(result);
+  status.Update(WriteOut(LoadTable(config.load, result)));
+  if (!config.output_json.empty()) {
+    const std::string json =
+        LoadJson(config.load, result, server, model)
+            .dump(2, ' ', false,
+                  nlohmann::ordered_json::error_handler_t::replace);
+    status.Update(WriteJson(config.output_json, std::ios::trunc, json + "\n"));
+  }
+  return status.ok() ? 0 : Complain(kName, status);
+}
+
 int LoadtestMain(int argc, char** argv) {
   setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  signal(SIGPIPE, SIG_IGN);
   const auto arguments = ReadCommandLineOrExit(LoadtestProgram(), argc, argv);
   const auto config = LoadtestConfigFromFlags();
-  if (!config.ok()) {
-    return Complain(std::string(config.status().message()), kWrongUsage);
-  }
+  if (!config.ok()) return Complain(kName, config.status());
   if (!arguments.empty()) {
-    return Complain(absl::StrCat("\"", arguments[0], "\" is not a flag"),
+    return Complain(kName, absl::StrCat("\"", arguments[0], "\" is not a flag"),
                     kWrongUsage);
+  }
+  if (!config->output_json.empty()) {
+    // Better now than after the load; what is there stays until then.
+    const absl::Status writable =
+        WriteJson(config->output_json, std::ios::app, "");
+    if (!writable.ok()) return Complain(kName, writable);
   }
   v1::ServerInfo server;
   v1::ModelInfo model;
   const grpc::Status status = Look(*config, server, model);
-  if (!status.ok()) return Complain(ErrorText(status), kFailed);
+  if (!status.ok()) return Complain(kName, ErrorText(status), kFailed);
 
   const LoadResult result = RunLoad(config->load, model, ShowProgress);
   if (isatty(STDERR_FILENO) != 0) std::fputc('\n', stderr);
-  std::fputs(LoadTable(config->load, result).c_str(), stdout);
-  if (!config->output_json.empty()) {
-    std::ofstream file(config->output_json);
-    file << LoadJson(config->load, result, server, model).dump(2) << "\n";
-    file.close();
-    if (!file) {
-      return Complain(absl::StrCat("--output_json is \"", config->output_json,
-                                   "\", which cannot be written"),
-                      kFailed);
-    }
-  }
-  if (result.tokens == 0) return Complain("no token came back", kFailed);
-  return 0;
+  return Report(*config, result, server, model);
 }
 
 }  // namespace

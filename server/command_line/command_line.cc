@@ -1,5 +1,6 @@
 #include "server/command_line/command_line.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -12,7 +13,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "server/command_line/standard_output.h"
 
 namespace flash {
 namespace {
@@ -41,6 +44,24 @@ absl::Status Set(absl::CommandLineFlag& flag, const std::string& value,
                    error.empty() ? "" : ": ", error));
 }
 
+bool Contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// The commands that a flag is for, or none if it is for all.
+std::vector<std::string> CommandsOf(const Program& program,
+                                    const absl::CommandLineFlag& flag) {
+  const std::string help = flag.Help();
+  const size_t colon = help.find(':');
+  if (colon == std::string::npos) return {};
+  std::vector<std::string> words =
+      absl::StrSplit(help.substr(0, colon), absl::ByString(", "));
+  for (const auto& word : words) {
+    if (!Contains(program.commands, word)) return {};
+  }
+  return words;
+}
+
 class Parser {
  public:
   explicit Parser(const Program& program)
@@ -48,6 +69,11 @@ class Parser {
 
   absl::Status ReadEnvironment(
       const std::function<const char*(const char*)>& environment) {
+    const char* path = environment("FLASH_FLAGFILE");
+    if (path != nullptr) {
+      const absl::Status status = ReadFlagFile("FLASH_FLAGFILE", path);
+      if (!status.ok()) return status;
+    }
     for (const auto& [name, flag] : flags_) {
       const std::string variable =
           absl::StrCat("FLASH_", absl::AsciiStrToUpper(name));
@@ -82,6 +108,35 @@ class Parser {
     return absl::OkStatus();
   }
 
+  // Whether the arguments are one command, and the flags are for it.
+  absl::Status CheckCommand() const {
+    if (program_.commands.empty() || line_.wants_help) return absl::OkStatus();
+    const std::string known =
+        absl::StrCat("one of ", absl::StrJoin(program_.commands, ", "));
+    if (line_.arguments.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "say what to do: ", known, "; see ", program_.name, " --help"));
+    }
+    const std::string& command = line_.arguments[0];
+    if (!Contains(program_.commands, command)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", command, "\" is not a command; it must be ", known));
+    }
+    if (line_.arguments.size() > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("\"", line_.arguments[1], "\" is not understood: after ",
+                       command, " come flags only"));
+    }
+    for (const auto& name : on_line_) {
+      const auto commands = CommandsOf(program_, *flags_.at(name));
+      if (commands.empty() || Contains(commands, command)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " is a flag of ",
+                       absl::StrJoin(commands, " and "), ", not of ", command));
+    }
+    return absl::OkStatus();
+  }
+
   CommandLine line() && { return std::move(line_); }
 
  private:
@@ -98,12 +153,12 @@ class Parser {
     }
     absl::CommandLineFlag* flag = Find(name);
     if (flag != nullptr && flag->IsOfType<bool>() && !has_value) {
-      return Set(*flag, "true", "--" + name);
+      return SetNamed(*flag, "true", name);
     }
     if (flag == nullptr && absl::StartsWith(name, "no") && !has_value) {
       flag = Find(name.substr(2));
       if (flag != nullptr && flag->IsOfType<bool>()) {
-        return Set(*flag, "false", "--" + name);
+        return SetNamed(*flag, "false", name);
       }
       flag = nullptr;
     }
@@ -116,23 +171,33 @@ class Parser {
       value = *next;
       next_taken = true;
     }
-    if (flag == nullptr) return ReadFlagFile(value);
-    return Set(*flag, value, "--" + name);
+    if (flag == nullptr) return ReadFlagFile("--flagfile", value);
+    return SetNamed(*flag, value, name);
   }
 
-  absl::Status ReadFlagFile(const std::string& path) {
+  // Sets a flag that was said by its name.
+  absl::Status SetNamed(absl::CommandLineFlag& flag, const std::string& value,
+                        const std::string& name) {
+    if (depth_ == 0) on_line_.push_back(std::string(flag.Name()));
+    return Set(flag, value, "--" + name);
+  }
+
+  absl::Status ReadFlagFile(const std::string& source,
+                            const std::string& path) {
     if (++depth_ > 8) {
-      return absl::InvalidArgumentError("--flagfile is nested too deeply");
+      return absl::InvalidArgumentError(
+          absl::StrCat(source, " is nested too deeply"));
     }
     std::ifstream file(path);
-    if (!file) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("--flagfile is \"", path, "\", which cannot be read"));
-    }
     std::vector<std::string> arguments;
     for (std::string line; std::getline(file, line);) {
       const std::string text(absl::StripAsciiWhitespace(line));
       if (!text.empty() && text[0] != '#') arguments.push_back(text);
+    }
+    // A folder opens like a file; reading it is what goes bad.
+    if (!file.is_open() || file.bad()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source, " is \"", path, "\", which cannot be read"));
     }
     const absl::Status status = ReadArguments(arguments);
     --depth_;
@@ -153,7 +218,8 @@ class Parser {
   const Program& program_;
   const FlagMap flags_;
   CommandLine line_;
-  int depth_ = 0;  // of flag files
+  std::vector<std::string> on_line_;  // flags said there, not in a flag file
+  int depth_ = 0;                     // of flag files
 };
 
 }  // namespace
@@ -164,6 +230,7 @@ absl::StatusOr<CommandLine> ReadCommandLine(
   Parser parser(program);
   absl::Status status = parser.ReadEnvironment(environment);
   if (status.ok()) status = parser.ReadArguments(arguments);
+  if (status.ok()) status = parser.CheckCommand();
   if (!status.ok()) return status;
   return std::move(parser).line();
 }
@@ -194,8 +261,11 @@ std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
     std::exit(2);
   }
   if (line->wants_help) {
-    std::fputs(HelpText(program).c_str(), stdout);
-    std::exit(0);
+    const absl::Status printed = WriteOut(HelpText(program));
+    if (printed.ok()) std::exit(0);
+    std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
+                 std::string(printed.message()).c_str());
+    std::exit(1);
   }
   return std::move(line->arguments);
 }

@@ -3,7 +3,8 @@
 //
 // A flag --NAME has the environment twin FLASH_NAME; the command line wins.
 // --flagfile=PATH reads flags from a file, one a line, where it stands among
-// the arguments; empty lines and lines that begin with # are passed over.
+// the arguments; empty lines and lines that begin with # are passed over. The
+// file of FLASH_FLAGFILE comes first of all: everything else wins over it.
 //
 // (absl::ParseCommandLine() is not used because it ends the process itself,
 // with exit codes that are not ours, and knows no environment.)
@@ -25,6 +26,11 @@ struct Program {
   // __FILE__ of the source that defines the program's flags: libraries have
   // flags too, which are not the program's.
   std::string flags_file;
+  // If not empty: the program's one argument is one of these. A flag whose help
+  // begins with some of them, as in "generate, score: ...", is for them alone;
+  // said on the command line for another, it is wrong. (The environment and
+  // flag files may hold flags for all commands.)
+  std::vector<std::string> commands = {};
 };
 
 struct CommandLine {
@@ -33,8 +39,8 @@ struct CommandLine {
 };
 
 // Sets the program's flags. INVALID_ARGUMENT, with one sentence that names the
-// flag or the variable, if one is unknown or its value is wrong; some flags are
-// then set.
+// flag, the variable or the argument, if one is unknown or its value is wrong,
+// or if a command is missing or has flags of another; some flags are then set.
 //
 // `environment` returns a variable's value or nullptr, as getenv() does.
 absl::StatusOr<CommandLine> ReadCommandLine(
@@ -45,8 +51,8 @@ absl::StatusOr<CommandLine> ReadCommandLine(
 std::string HelpText(const Program& program);
 
 // What main() does with a command line: sets the flags and returns the
-// arguments; ends the process with 0 after printing the help, and with 2 after
-// printing what is wrong.
+// arguments; ends the process with 0 after printing the help, with 1 if it
+// cannot be printed, and with 2 after printing what is wrong.
 std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
                                                char** argv);
 

@@ -15,10 +15,15 @@ using testing::HasSubstr;
 class ClientFlagsTest : public testing::Test {
  protected:
   void Set(const std::vector<std::string>& arguments) {
-    const auto line =
-        ReadCommandLine(ClientProgram(), arguments,
-                        [](const char*) -> const char* { return nullptr; });
+    Program program = ClientProgram();
+    program.commands.clear();  // flags alone
+    const auto line = ReadCommandLine(
+        program, arguments, [](const char*) -> const char* { return nullptr; });
     ASSERT_TRUE(line.ok()) << line.status();
+  }
+  static std::string Error(const absl::Status& status) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
   }
   const absl::FlagSaver saver_;
 };
@@ -68,12 +73,70 @@ TEST_F(ClientFlagsTest, ReadsAFileAsItIs) {
               HasSubstr("cannot be read"));
 }
 
+TEST_F(ClientFlagsTest, RefusesAFolder) {
+  Set({"--prompt_file=" + testing::TempDir()});
+  const absl::Status status = GenerateRequestFromFlags().status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("cannot be read"));
+}
+
+TEST_F(ClientFlagsTest, TakesAnEmptyFile) {
+  Set({"--prompt_file=/dev/null"});
+  const auto request = GenerateRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_TRUE(request->has_text());
+}
+
+TEST_F(ClientFlagsTest, RefusesToMixTheTextsOfSeveralOutputs) {
+  Set({"--prompt=x", "--num_outputs=2"});
+  EXPECT_THAT(std::string(GenerateRequestFromFlags().status().message()),
+              HasSubstr("--output=json"));
+  Set({"--output=json"});
+  EXPECT_TRUE(GenerateRequestFromFlags().ok());
+}
+
 TEST_F(ClientFlagsTest, WantsOneInput) {
   EXPECT_THAT(std::string(GenerateRequestFromFlags().status().message()),
               HasSubstr("--prompt, --prompt_file and --prompt_ids; 0 are set"));
   Set({"--ids=1", "--text=x"});
   EXPECT_THAT(std::string(ScoreRequestFromFlags().status().message()),
               HasSubstr("2 are set"));
+}
+
+TEST_F(ClientFlagsTest, RefusesFlagsOfAnotherCommand) {
+  const auto none = [](const char*) -> const char* { return nullptr; };
+  const auto status = [&](const std::vector<std::string>& arguments) {
+    return ReadCommandLine(ClientProgram(), arguments, none).status();
+  };
+  EXPECT_THAT(Error(status({"info", "--prompt=x"})),
+              HasSubstr("--prompt is a flag of generate, not of info"));
+  EXPECT_THAT(Error(status({"generate", "--ids=1"})),
+              HasSubstr("--ids is a flag of score"));
+  EXPECT_TRUE(status({"score", "--request_id=a", "--server=b:1"}).ok());
+}
+
+TEST_F(ClientFlagsTest, RefusesTextsThatAreEmptyOrNotUtf8) {
+  Set({"--prompt=x", "--stop="});
+  EXPECT_THAT(Error(GenerateRequestFromFlags().status()),
+              HasSubstr("--stop is empty"));
+  Set({"--stop=y", "--request_id="});
+  EXPECT_THAT(Error(GenerateRequestFromFlags().status()),
+              HasSubstr("--request_id is empty"));
+  Set({"--text=\xff"});
+  EXPECT_THAT(Error(ScoreRequestFromFlags().status()),
+              HasSubstr("--text is not valid UTF-8"));
+}
+
+TEST_F(ClientFlagsTest, RefusesNoServerAndTimesThatAreNone) {
+  Set({"--server="});
+  EXPECT_THAT(Error(ClientConfigFromFlags().status()),
+              HasSubstr("--server is empty"));
+  Set({"--server=a:1", "--wait=-1s"});
+  EXPECT_THAT(Error(ClientConfigFromFlags().status()),
+              HasSubstr("--wait is -1s"));
+  Set({"--wait=2s", "--timeout=-1s"});
+  EXPECT_THAT(Error(ClientConfigFromFlags().status()),
+              HasSubstr("--timeout is -1s"));
 }
 
 TEST_F(ClientFlagsTest, RefusesAnUnknownOutput) {

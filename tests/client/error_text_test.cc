@@ -35,6 +35,19 @@ TEST(ErrorTextTest, AddsViolationsThatTheMessageDoesNotTell) {
             "INVALID_ARGUMENT: a is 1; b is 2");
 }
 
+TEST(ErrorTextTest, FindsTheReason) {
+  google::rpc::Status packed;
+  packed.add_details()->PackFrom(google::rpc::RetryInfo());
+  google::rpc::ErrorInfo info;
+  info.set_reason("QUEUE_FULL");
+  packed.add_details()->PackFrom(info);
+  EXPECT_EQ(ErrorReason(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "",
+                                     packed.SerializeAsString())),
+            "QUEUE_FULL");
+  EXPECT_EQ(ErrorReason(grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone")),
+            "");
+}
+
 TEST(ErrorTextTest, DoesNotSayTheSameTwice) {
   EXPECT_EQ(ErrorText(grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED")),
             "CANCELLED");

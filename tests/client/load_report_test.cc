@@ -15,6 +15,8 @@ TEST(LoadReportTest, TellsWhatWasMeasured) {
   result.tokens = 100;
   result.by_status = {{"OK", 4}, {"RESOURCE_EXHAUSTED", 1}};
   result.requests_cut = 3;
+  result.requests_failed = 2;
+  result.first_failure = "UNAVAILABLE: gone";
   result.gap_ms.Add(1.5);
   v1::ServerInfo server;
   server.set_version("1.2.3");
@@ -23,6 +25,8 @@ TEST(LoadReportTest, TellsWhatWasMeasured) {
   EXPECT_EQ(json["settings"]["sessions"], 3);
   EXPECT_EQ(json["tokens_per_second"], 50);
   EXPECT_EQ(json["requests_by_status"]["OK"], 4);
+  EXPECT_EQ(json["requests_failed"], 2);
+  EXPECT_EQ(json["first_failure"], "UNAVAILABLE: gone");
   EXPECT_EQ(json["gap_ms"]["p99_9"], 1.5);
   EXPECT_EQ(json["server"]["version"], "1.2.3");
   const std::string table = LoadTable(settings, result);

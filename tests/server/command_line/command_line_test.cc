@@ -13,6 +13,7 @@
 ABSL_FLAG(int32_t, test_number, 5, "Things. A second sentence.");
 ABSL_FLAG(std::string, test_word, "word", "A word.");
 ABSL_FLAG(bool, test_switch, false, "On or off.");
+ABSL_FLAG(bool, test_sail, false, "sail, row: the boat's.");
 
 namespace flash {
 namespace {
@@ -36,7 +37,7 @@ class CommandLineTest : public testing::Test {
   }
 
   const absl::FlagSaver saver_;
-  const Program program_ = {"test", "test [flags]", __FILE__};
+  Program program_ = {"test", "test [flags]", __FILE__};
   std::map<std::string, std::string> environment_;
 };
 
@@ -91,6 +92,43 @@ TEST_F(CommandLineTest, ReadsAFlagFileWhereItStands) {
   std::ofstream(path) << "--flagfile=" << path << "\n";
   EXPECT_THAT(Error({"--flagfile=" + path}), HasSubstr("too deeply"));
   std::remove(path.c_str());
+}
+
+TEST_F(CommandLineTest, ReadsTheFlagFileOfTheEnvironmentFirst) {
+  const std::string path = testing::TempDir() + "/environment_flags";
+  std::ofstream(path) << "--test_number=8\n--test_word=file\n--test_switch\n";
+  environment_ = {{"FLASH_FLAGFILE", path}, {"FLASH_TEST_WORD", "variable"}};
+  ASSERT_TRUE(Read({"--test_number=9"}).ok());
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_number), 9);
+  EXPECT_EQ(absl::GetFlag(FLAGS_test_word), "variable");
+  EXPECT_TRUE(absl::GetFlag(FLAGS_test_switch));
+  std::remove(path.c_str());
+  EXPECT_THAT(Error({}), HasSubstr("FLASH_FLAGFILE is \"" + path));
+}
+
+TEST_F(CommandLineTest, RefusesAFolderAsAFlagFile) {
+  EXPECT_THAT(Error({"--flagfile=" + testing::TempDir()}),
+              HasSubstr("cannot be read"));
+}
+
+TEST_F(CommandLineTest, WantsOneCommand) {
+  program_.commands = {"sail", "row", "swim"};
+  EXPECT_TRUE(Read({"row"}).ok());
+  EXPECT_TRUE(Read({"--help"}).ok());
+  EXPECT_THAT(Error({}), HasSubstr("one of sail, row, swim"));
+  EXPECT_THAT(Error({"fly"}), HasSubstr("\"fly\" is not a command"));
+  EXPECT_THAT(Error({"row", "faster"}),
+              HasSubstr("\"faster\" is not understood"));
+}
+
+TEST_F(CommandLineTest, RefusesFlagsOfOtherCommands) {
+  program_.commands = {"sail", "row", "swim"};
+  EXPECT_TRUE(Read({"row", "--test_sail", "--test_number=1"}).ok());
+  EXPECT_THAT(Error({"swim", "--test_sail"}),
+              HasSubstr("--test_sail is a flag of sail and row, not of swim"));
+  EXPECT_THAT(Error({"swim", "--notest_sail"}), HasSubstr("not of swim"));
+  environment_ = {{"FLASH_TEST_SAIL", "true"}};
+  EXPECT_TRUE(Read({"swim"}).ok());
 }
 
 TEST_F(CommandLineTest, ExplainsEachFlagWithItsDefault) {
