@@ -1,19 +1,23 @@
-// Whatever bytes a client sends: they are parsed, and the answer is a request
-// within the limits or a status that fits into a trailer.
+// Whatever bytes a client sends, to any call that takes a request: they go
+// through what gRPC's bytes go through, and the answer is one within the limits
+// or a status that fits into a trailer.
+
+#include <grpcpp/support/byte_buffer.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "flash/v1/inference.pb.h"
 #include "google/protobuf/stubs/logging.h"
 #include "kernels/check.h"
-#include "server/service/errors.h"
+#include "server/service/byte_messages.h"
 #include "server/service/request_parser.h"
 #include "server/tokenizer/byte_tokenizer.h"
 
 namespace flash {
 namespace {
+
+constexpr size_t kMaxPromptTokens = 1000;
 
 RequestParser MakeParser() {
   static const ByteTokenizer tokenizer;
@@ -25,7 +29,7 @@ RequestParser MakeParser() {
   model.eos_token_ids = {0};
   model.has_text = true;
   ServiceLimits limits;
-  limits.max_prompt_tokens = 1000;
+  limits.max_prompt_tokens = kMaxPromptTokens;
   return RequestParser(limits, model, &tokenizer);
 }
 
@@ -39,15 +43,16 @@ void CheckStatus(const absl::Status& status) {
 }
 
 template <typename WireRequest>
-void Try(const RequestParser& parser, const std::string& bytes) {
+void TryRequest(const RequestParser& parser, const grpc::ByteBuffer& bytes) {
   WireRequest wire;
-  if (!wire.ParseFromString(bytes)) return;
+  const absl::Status read = FromByteBuffer(bytes, wire);
+  if (!read.ok()) return CheckStatus(read);
   auto request = parser.Parse(wire);
   if (!request.ok()) return CheckStatus(request.status());
   const absl::Status status = parser.ReadPrompt(InputOf(wire), **request);
   if (!status.ok()) return CheckStatus(status);
   FLASH_CHECK(!(*request)->prompt.empty());
-  FLASH_CHECK((*request)->prompt.size() <= 1000);
+  FLASH_CHECK((*request)->prompt.size() <= kMaxPromptTokens);
   for (const int32_t id : (*request)->prompt) {
     FLASH_CHECK(id >= 0 && id < 260);
   }
@@ -57,14 +62,38 @@ void Try(const RequestParser& parser, const std::string& bytes) {
   FLASH_CHECK((*request)->sampling.top_p > 0);
 }
 
+void TryTokenizer(const RequestParser& parser, const grpc::ByteBuffer& bytes) {
+  v1::TokenizeRequest text;
+  const absl::Status read = FromByteBuffer(bytes, text);
+  if (!read.ok()) return CheckStatus(read);
+  const auto ids = parser.Tokenize(text);
+  if (!ids.ok()) return CheckStatus(ids.status());
+  FLASH_CHECK(ids->size() <= kMaxPromptTokens);
+  FLASH_CHECK(parser.PiecesOf(*ids).size() == ids->size());
+}
+
+void TryDetokenizer(const RequestParser& parser,
+                    const grpc::ByteBuffer& bytes) {
+  v1::DetokenizeRequest ids;
+  const absl::Status read = FromByteBuffer(bytes, ids);
+  if (!read.ok()) return CheckStatus(read);
+  const auto back = parser.Detokenize(ids);
+  if (!back.ok()) return CheckStatus(back.status());
+  // A byte that is no character becomes three.
+  FLASH_CHECK(back->size() <= 3 * kMaxPromptTokens);
+}
+
 }  // namespace
 }  // namespace flash
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const flash::RequestParser parser = flash::MakeParser();
   google::protobuf::SetLogHandler(nullptr);
-  const std::string bytes(reinterpret_cast<const char*>(data), size);
-  flash::Try<flash::v1::GenerateRequest>(parser, bytes);
-  flash::Try<flash::v1::ScoreRequest>(parser, bytes);
+  const grpc::Slice slice(data, size);
+  const grpc::ByteBuffer bytes(&slice, 1);
+  flash::TryRequest<flash::v1::GenerateRequest>(parser, bytes);
+  flash::TryRequest<flash::v1::ScoreRequest>(parser, bytes);
+  flash::TryTokenizer(parser, bytes);
+  flash::TryDetokenizer(parser, bytes);
   return 0;
 }

@@ -19,7 +19,7 @@ for target in "${targets[@]}"; do
   seeds=()
   [ -d "$here/corpus/$name" ] && seeds=("$here/corpus/$name")
   if ! "$target" "$work/corpus" "${seeds[@]}" -max_total_time="$seconds" \
-      -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/" \
+      -max_len=1048576 -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$work/" \
       -print_final_stats=1 >"$work/log" 2>&1; then
     tail -n 60 "$work/log" >&2
     echo "$name: a finding in $work" >&2
