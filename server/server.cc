@@ -241,10 +241,10 @@ ServerFacts ServerImpl::FactsOfServer() const {
   facts.num_threads = threads_->num_threads();
   facts.weights_type = NameOf(model_->weights_type());
   facts.cache_type = NameOf(model_->cache_type());
-  facts.numerics = absl::StrCat(kVersion, "/cpu/", facts.instruction_set,
-                                "/glibc-", gnu_get_libc_version(),
-                                "/weights=", facts.weights_type,
-                                "/cache=", facts.cache_type);
+  facts.numerics =
+      absl::StrCat(kVersion, "/cpu/", facts.instruction_set, "/glibc-",
+                   gnu_get_libc_version(), "/weights=", facts.weights_type,
+                   "/cache=", facts.cache_type);
   facts.num_slots = model_->num_slots();
   facts.max_step_rows = model_->max_rows();
   return facts;

@@ -34,7 +34,8 @@ export FLASH_MODEL=${FLASH_MODEL:-deploy/models/demo}
 export FLASH_LISTEN=${FLASH_LISTEN:-127.0.0.1:8500}
 port_file=$(mktemp)
 rm "$port_file"
-build/bin/flash-server --port_file="$port_file" &
+log=build/flash-server.log  # a line for each request: not between the words
+build/bin/flash-server --port_file="$port_file" 2>"$log" &
 server=$!
 stop() {
   kill -TERM "$server" 2>/dev/null || true
@@ -45,7 +46,7 @@ trap stop EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 until [ -s "$port_file" ]; do
-  kill -0 "$server" 2>/dev/null || { wait "$server" || exit $?; exit 1; }
+  kill -0 "$server" 2>/dev/null || { cat "$log" >&2; wait "$server"; exit 1; }
   sleep 0.05
 done
 address=$(cat "$port_file")
@@ -59,7 +60,7 @@ echo
 [ "$once" = yes ] && exit 0
 cat >&2 <<END
 
-The server listens on $address; Ctrl-C stops it. To try next, in another terminal:
+The server listens on $address and logs to $log; Ctrl-C stops it. To try next, in another terminal:
   build/bin/flash-client generate --server=$address --prompt='In the beginning' --max_tokens=200
   build/bin/flash-client generate --server=$address --prompt='HACKER, n.' --output=json --logprobs=3
   build/bin/flash-client score --server=$address --text='The Lord is my shepherd' --output=json
