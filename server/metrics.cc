@@ -124,7 +124,11 @@ absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Start(
   // The library throws where a port is taken; nothing of ours does.
   try {
     return std::make_unique<MetricsImpl>(
-        std::make_unique<prometheus::Exposer>(listen), engine);
+        std::make_unique<prometheus::Exposer>(std::vector<std::string>{
+            // Connections on which nothing comes may not keep scrapes out.
+            "listening_ports", listen, "num_threads", "16",
+            "request_timeout_ms", "2000", "enable_keep_alive", "no"}),
+        engine);
   } catch (const std::exception&) {
     return absl::UnavailableError(absl::StrCat(
         "cannot listen on ", listen,
