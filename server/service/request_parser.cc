@@ -49,6 +49,18 @@ void CheckNumTokens(const char* field, int64_t count, int64_t most,
              absl::StrCat("gives ", count, " tokens; the most is ", most));
 }
 
+// That prompt and prior ids together are at most `most` tokens.
+void CheckPriorFits(const Request& request, int64_t most, FieldChecks& checks) {
+  for (size_t i = 0; i < request.prior_output_ids.size(); ++i) {
+    const size_t count = request.prior_output_ids[i].size();
+    const int64_t total = static_cast<int64_t>(request.prompt.size() + count);
+    if (total <= most) continue;
+    checks.Add(absl::StrCat("prior_output_ids[", i, "].ids"),
+               absl::StrCat("has ", count, " entries, with the prompt ", total,
+                            " tokens; the most is ", most));
+  }
+}
+
 }  // namespace
 
 template <typename WireRequest>
@@ -96,6 +108,12 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
 absl::StatusOr<std::vector<int32_t>> RequestParser::Encode(
     const std::string& text) const {
   if (!model_.has_text) return NeedsTokenizer("text");
+  if (static_cast<int64_t>(text.size()) > limits_.max_text_bytes) {
+    return InvalidRequest(
+        {{"text", absl::StrCat("has ", text.size(), " bytes; the most is ",
+                               limits_.max_text_bytes,
+                               ": send longer texts as token ids")}});
+  }
   if (!IsValidUtf8(text)) {
     return InvalidRequest(
         {{"text", absl::StrCat("has ", text.size(),
@@ -148,6 +166,7 @@ absl::Status RequestParser::ReadPrompt(PromptInput input,
   const int64_t most = std::min(limits_.max_prompt_tokens,
                                 model_.max_length.value_or(INT64_MAX));
   CheckNumTokens(field, length, most, checks);
+  CheckPriorFits(request, model_.max_length.value_or(INT64_MAX), checks);
   const ResponseOptions& response = request.response;
   const int64_t candidates =
       length * (1 + std::max(response.prompt_logprobs, 0));

@@ -179,6 +179,17 @@ TEST_F(RequestParserTest, RefusesFieldsThatItDoesNotKnow) {
   EXPECT_THAT(Violation(nested, "sampling.#77"), HasSubstr("not a field"));
 }
 
+TEST_F(RequestParserTest, BoundsPromptAndPriorIdsTogether) {
+  model_.max_length = 4;
+  v1::GenerateRequest wire;
+  wire.set_text("ab");  // and BOS
+  wire.add_prior_output_ids()->add_ids('c');
+  EXPECT_TRUE(Parse(wire).ok());
+  wire.mutable_prior_output_ids(0)->add_ids('d');
+  EXPECT_EQ(Violation(wire, "prior_output_ids[0].ids"),
+            "has 2 entries, with the prompt 5 tokens; the most is 4");
+}
+
 TEST_F(RequestParserTest, CountsMistakesThatItDoesNotTell) {
   v1::GenerateRequest wire;
   wire.set_text("x");
@@ -201,6 +212,15 @@ TEST_F(RequestParserTest, BoundsWhatAPromptMayAskFor) {
   wire.mutable_response()->set_prompt_logprobs(1);
   EXPECT_THAT(Violation(wire, "token_ids.ids"), HasSubstr("16 candidates"));
   wire.mutable_response()->clear_prompt_logprobs();
+  EXPECT_TRUE(Parse(wire).ok());
+}
+
+TEST_F(RequestParserTest, BoundsTheTextThatItTokenises) {
+  limits_.max_text_bytes = 8;
+  v1::GenerateRequest wire;
+  wire.set_text("123456789");
+  EXPECT_THAT(Violation(wire, "text"), HasSubstr("9 bytes; the most is 8"));
+  wire.set_text("12345678");
   EXPECT_TRUE(Parse(wire).ok());
 }
 
