@@ -10,6 +10,8 @@ namespace flash {
 
 struct ServiceLimits {
   int64_t max_prompt_tokens = int64_t{1} << 20;
+  // A tokenizer takes some 200 bytes of memory for each byte of a text.
+  int64_t max_text_bytes = int64_t{4} << 20;
   int64_t max_tokens = int64_t{1} << 20;  // of each output
   int64_t default_max_tokens = 1024;      // where a request does not say
   int32_t max_outputs = 16;
