@@ -62,13 +62,13 @@ def arguments():
     add("--output", metavar="DIR", default=os.path.join(HERE, "demo"), help="model directory (default: deploy/models/demo)")
     add("--work", metavar="DIR", default=os.path.join(tempfile.gettempdir(), "flash-demo-training"),
         help="directory of the checkpoints; a run resumes from the one it finds there (default: %(default)s)")
-    add("--steps", metavar="N", type=int, default=1835, help=f"optimiser steps of {TOKENS_PER_STEP} tokens (default: %(default)s)")
+    add("--steps", metavar="N", type=int, default=2400, help=f"optimiser steps of {TOKENS_PER_STEP} tokens (default: %(default)s)")
     add("--max-minutes", metavar="MIN", type=float, default=math.inf,
         help="end the training after this many minutes, the learning rate following the clock if it is ahead of the steps "
              "(default: no limit)")
     add("--learning-rate", metavar="X", type=float, default=2e-3, help="peak learning rate (default: %(default)s)")
     add("--weight-decay", metavar="X", type=float, default=0.1, help="AdamW's, on matrices only (default: %(default)s)")
-    add("--dropout", metavar="P", type=float, default=0.1, help="probability, on the gated features (default: %(default)s)")
+    add("--dropout", metavar="P", type=float, default=0.2, help="probability, on the gated features (default: %(default)s)")
     add("--seed", metavar="N", type=int, default=20, help="seed of the weights, the batches and the dropout (default: %(default)s)")
     add("--threads", metavar="N", type=int, default=1, help="CPU threads (default: %(default)s)")
     add("--dtype", choices=["bfloat16", "float32"], default="bfloat16",
