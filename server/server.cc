@@ -197,6 +197,7 @@ absl::Status ServerImpl::Serve(
 ServiceLimits ServerImpl::Limits() const {
   ServiceLimits limits;
   limits.max_prompt_tokens = config_.max_prompt_tokens;
+  limits.max_text_bytes = config_.max_text_bytes;
   limits.max_tokens = config_.max_tokens;
   limits.default_max_tokens = config_.default_max_tokens;
   limits.max_outputs = std::min(limits.max_outputs, model_->num_slots());

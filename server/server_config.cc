@@ -46,6 +46,9 @@ ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");
 ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,
           "Tokens that a prompt may have.");
+ABSL_FLAG(int64_t, max_text_bytes, 4 << 20,
+          "Bytes that a text to be tokenised may have; longer ones are sent as "
+          "token ids. Tokenising\ntakes some 200 bytes of memory for each.");
 ABSL_FLAG(int64_t, max_tokens, 1 << 20, "Tokens that an output may have.");
 ABSL_FLAG(int64_t, default_max_tokens, 1024,
           "Tokens that an output may have where the request does not say.");
@@ -188,6 +191,8 @@ void ReadServiceFlags(ServerConfig& config, Checks& checks) {
                     1024, std::numeric_limits<int32_t>::max());
   config.max_prompt_tokens = checks.Number(
       "max_prompt_tokens", absl::GetFlag(FLAGS_max_prompt_tokens), 1, 1 << 30);
+  config.max_text_bytes = checks.Number(
+      "max_text_bytes", absl::GetFlag(FLAGS_max_text_bytes), 1, 1 << 30);
   config.max_tokens =
       checks.Number("max_tokens", absl::GetFlag(FLAGS_max_tokens), 1, 1 << 30);
   config.default_max_tokens = checks.Number(

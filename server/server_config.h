@@ -33,6 +33,7 @@ struct ServerConfig {
 
   int64_t max_message_bytes = 0;
   int64_t max_prompt_tokens = 0;
+  int64_t max_text_bytes = 0;
   int64_t max_tokens = 0;
   int64_t default_max_tokens = 0;
   int64_t max_queued_requests = 0;

@@ -71,7 +71,10 @@ void Call::End(const absl::Status& status, const Usage& usage,
 template <typename WireRequest>
 void Admit(const grpc::ByteBuffer& bytes, const std::shared_ptr<Call>& call) {
   const auto admit = [bytes, call] {  // `bytes`: a copy of references
-    const absl::Status status = ReadAndSubmit<WireRequest>(bytes, call);
+    // It may have been left while longer texts were read.
+    const absl::Status status = call->IsCancelled()
+                                    ? absl::CancelledError("cancelled")
+                                    : ReadAndSubmit<WireRequest>(bytes, call);
     if (!status.ok()) call->OnDone(status, Usage{}, Timings{});
   };
   if (bytes.Length() <= kLongTextBytes) return admit();

@@ -12,6 +12,7 @@ constexpr uint32_t kApiRevision = 1;
 
 void FillLimits(const ServiceLimits& limits, v1::Limits& wire) {
   wire.set_max_prompt_tokens(limits.max_prompt_tokens);
+  wire.set_max_text_bytes(limits.max_text_bytes);
   wire.set_max_tokens(limits.max_tokens);
   wire.set_default_max_tokens(limits.default_max_tokens);
   wire.set_max_outputs(limits.max_outputs);

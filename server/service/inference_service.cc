@@ -48,7 +48,9 @@ class TokenizerCall final : public grpc::ServerUnaryReactor {
     auto* call = new TokenizerCall(parts, slots);
     call->self_.reset(call);
     auto run = [call, slots, work = std::move(work)] {
-      auto answer = work();
+      // Whoever has left while others' texts were read gets no work done.
+      absl::StatusOr<ByteBuffer> answer = absl::CancelledError("cancelled");
+      if (!slots.context->IsCancelled()) answer = work();
       if (answer.ok()) *slots.response = *std::move(answer);
       call->End(answer.status());
     };
