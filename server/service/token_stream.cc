@@ -68,8 +68,8 @@ void TokenStream::OnDone(const absl::Status& status, const Usage& usage,
 }
 
 void TokenStream::OnWriteDone(bool ok) {
-  linger_->OnProgress();
   MutexLock lock(&mutex_);
+  linger_->OnProgress();
   write_in_flight_ = false;
   outbox_.pop_front();
   if (!ok) {  // the client is gone: there is nobody to write to
