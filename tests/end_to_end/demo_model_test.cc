@@ -118,35 +118,63 @@ TEST_F(DemoModelTest, AUnaryCallGivesWhatAStreamGives) {
   }
 }
 
-TEST_F(DemoModelTest, GoesOnFromAnyTokenAsIfItHadNeverStopped) {
-  const ServerProcess& server = Start({});
+// What `request` gives when its first `at` tokens were generated elsewhere,
+// with what the client had heard of them before.
+Heard Continue(Caller& caller, v1::GenerateRequest request, const Heard& whole,
+               size_t at) {
+  v1::OutputIds* prior = request.add_prior_output_ids();
+  Heard heard;
+  for (size_t t = 0; t < at; ++t) {
+    prior->add_ids(whole.ids[t]);
+    heard.ids.push_back(whole.ids[t]);
+    heard.logprobs.push_back(whole.logprobs[t]);
+  }
+  heard.text = whole.text.substr(0, whole.text_sizes[at - 1]);
+  grpc::ClientContext context;
+  const auto reader = caller.inference().Generate(&context, request);
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) heard.Take(event);
+  heard.status = reader->Finish();
+  EXPECT_EQ(heard.usage.prior_tokens(), at);
+  heard.usage.set_prior_tokens(0);
+  return heard;
+}
+
+class ContinuationTest : public DemoModelTest,
+                         public testing::WithParamInterface<std::string> {};
+
+TEST_P(ContinuationTest, GoesOnFromAnyTokenAsIfItHadNeverStopped) {
+  const ServerProcess& server = Start({"--weights=" + GetParam()});
   Caller caller(server.address());
   v1::GenerateRequest request = NumberedRequest(13);
   request.mutable_sampling()->set_frequency_penalty(0.4f);
   request.mutable_stopping()->set_max_tokens(150);
+  // Held back for a while, and again, and never there as a whole.
+  request.mutable_stopping()->add_stop_strings(" the Lord of the rings");
+  // Characters of several tokens: an accented letter is two byte pieces.
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text("\u00e9");
+  tokenize.set_add_bos(false);
+  v1::TokenizeResult letter;
+  grpc::ClientContext context;
+  ASSERT_TRUE(caller.inference().Tokenize(&context, tokenize, &letter).ok());
+  for (const uint32_t id : letter.token_ids()) {
+    (*request.mutable_sampling()->mutable_logit_bias())[id] = 14;
+  }
   const Heard whole = caller.Generate(request);
   ASSERT_TRUE(whole.status.ok()) << whole.status.error_message();
   ASSERT_GT(whole.ids.size(), 10u);
+  ASSERT_GE(letter.token_ids_size(), 2);
+  EXPECT_THAT(whole.ids, testing::Contains(letter.token_ids(0)));
   for (size_t at = 1; at < whole.ids.size(); ++at) {
-    v1::GenerateRequest rest = request;
-    v1::OutputIds* prior = rest.add_prior_output_ids();
-    for (size_t t = 0; t < at; ++t) prior->add_ids(whole.ids[t]);
-    Heard continued;
-    continued.ids.assign(whole.ids.begin(), whole.ids.begin() + at);
-    continued.logprobs.assign(whole.logprobs.begin(),
-                              whole.logprobs.begin() + at);
-    continued.text = whole.text.substr(0, whole.text_sizes[at - 1]);
-    grpc::ClientContext context;
-    const auto reader = caller.inference().Generate(&context, rest);
-    v1::GenerateEvent event;
-    while (reader->Read(&event)) continued.Take(event);
-    continued.status = reader->Finish();
     SCOPED_TRACE(at);
-    EXPECT_EQ(continued.usage.prior_tokens(), at);
-    continued.usage.set_prior_tokens(whole.usage.prior_tokens());
-    ExpectEqual(continued, whole);
+    ExpectEqual(Continue(caller, request, whole, at), whole);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Weights, ContinuationTest,
+                         testing::Values("bfloat16", "float32"),
+                         [](const auto& info) { return info.param; });
 
 TEST_F(DemoModelTest, ACancelInAnyPhaseGivesTheSlotBack) {
   const ServerProcess& server = Start({"--slots=2"});
