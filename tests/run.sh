@@ -40,7 +40,12 @@ if [ -n "$sanitizer" ]; then
   arguments=(-DFLASH_SANITIZER="$sanitizer" -DCMAKE_BUILD_TYPE=Debug
              -DCMAKE_CXX_FLAGS_DEBUG="-O1 -g1")
   # The scripts have no C++ in them, and a sanitizer's own memory grows.
-  ctest_arguments+=(-LE python -E '^MemoryTest')
+  left_out='MemoryTest'
+  # ThreadSanitizer does not see how gRPC, which is not built for it, hands a
+  # call from thread to thread, and would report every call.
+  [ "$sanitizer" = thread ] &&
+    left_out+='|DemoModelTest|ContinuationTest|ServiceTest|TokenStreamTest|GrpcServerTest'
+  ctest_arguments+=(-LE python -E "$left_out")
 fi
 cmake -S . -B "$folder" -G Ninja "${arguments[@]}" >/dev/null
 cmake --build "$folder"

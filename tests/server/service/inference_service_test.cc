@@ -137,7 +137,7 @@ TEST_F(InferenceServiceTest, CancelsACallWhoseAnswerNobodyReads) {
   EXPECT_TRUE(Eventually(
       [](const EngineStats& stats) { return stats.finished_requests == 1; }));
   // Returns when the call has ended, which without the client's help it does.
-  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  const auto deadline = Clock::now() + kPatience;
   server_->Shutdown(deadline);
   EXPECT_LT(Clock::now(), deadline);
   v1::GenerateResult result;

@@ -66,6 +66,10 @@ struct StreamAnswer {
   }
 };
 
+// What a test waits at most: long, since a sanitizer makes everything slow, and
+// nobody waits so long unless something is broken.
+constexpr std::chrono::seconds kPatience(120);
+
 class ServiceTest : public testing::Test {
  protected:
   struct Setup {
@@ -139,7 +143,7 @@ class ServiceTest : public testing::Test {
 
   // Waits until `condition`, which is about the engine, holds.
   bool Eventually(const std::function<bool(const EngineStats&)>& condition) {
-    const auto deadline = Clock::now() + std::chrono::seconds(20);
+    const auto deadline = Clock::now() + kPatience;
     while (Clock::now() < deadline) {
       if (condition(engine_->stats())) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
