@@ -14,6 +14,7 @@ from flash_torch import Decoder, load_model, max_difference, read_metadata
 WINDOW = 2048  # tokens
 FAR = 200_000  # position at which the far check begins
 MAX_BITS, MIN_GLOBAL_GAIN, MIN_HELD_OUT, MAX_SIZE, PARAMETERS = 1.45, 0.01, 200_000, 16_000_000, (3e6, 6e6)
+SCALES = [0.80 + 0.02 * i for i in range(11)]  # of the logits, of which `calibrate` takes one
 FILES = ("config.json", "model.safetensors", "tokenizer.model")
 
 
@@ -22,8 +23,9 @@ def mean_bits(bits, size):
 
 
 class Scorer:
-    def __init__(self, directory, texts):
-        self.model = load_model(directory)
+    def __init__(self, directory, texts, model=None):
+        """The model is the stored one unless one is given; the tokenizer is always the stored one."""
+        self.model = model or load_model(directory)
         self.config = self.model.config
         self.tokenizer = sentencepiece.SentencePieceProcessor(model_file=os.path.join(directory, "tokenizer.model"))
         self.piece_bytes = torch.tensor([self.bytes_of(i) for i in range(self.tokenizer.get_piece_size())])
@@ -31,6 +33,8 @@ class Scorer:
         for text, ids in zip(texts, self.ids):
             if self.tokenizer.decode(ids) != text.held_out or self.sizes(ids).sum() != len(text.held_out.encode()):
                 raise SystemExit(f"the tokenizer does not reproduce {text.name}")
+        # How many tokens of each text are its validation half, the first by bytes; the others are its test half.
+        self.validation = [int((2 * s.cumsum(0) <= s.sum()).sum()) for s in map(self.sizes, self.ids)]
 
     def bytes_of(self, piece):
         if self.tokenizer.is_byte(piece):
@@ -49,13 +53,15 @@ class Scorer:
         return torch.cat([F.cross_entropy(h @ self.model.embedding.T, t, reduction="none") for h, t in slices]) / math.log(2)
 
     def windows(self, use_global):
-        """Bits, bytes, position and text of every held-out token, in windows of WINDOW tokens."""
+        """Bits, bytes, position, text and half (0: validation, 1: test) of every held-out token, in windows of WINDOW tokens."""
         self.model.use_global = use_global
         parts = []
         for text, ids in enumerate(self.ids):
             for begin in range(0, len(ids), WINDOW):
                 part = ids[begin:begin + WINDOW]
-                parts.append(torch.stack([self.bits(part), self.sizes(part), torch.arange(len(part)), torch.full((len(part),), text)]))
+                place = torch.arange(len(part))
+                half = begin + place >= self.validation[text]
+                parts.append(torch.stack([self.bits(part), self.sizes(part), place, torch.full((len(part),), text), half]))
         self.model.use_global = True
         return torch.cat([p.double() for p in parts], 1)
 
@@ -63,6 +69,40 @@ class Scorer:
         """The first text's held-out part as the continuation of FAR tokens of its training part, in one go."""
         past = self.tokenizer.encode(self.texts[0].train[-8 * FAR:])[-FAR:]
         return mean_bits(self.bits(past + self.ids[0])[FAR:].double(), self.sizes(self.ids[0]))
+
+
+@torch.no_grad()
+def calibrate(scorer):
+    """Scales the logits by the one of SCALES with the fewest bits per byte on the validation half, and returns it.
+
+    Training leaves the model too sure of itself. The head is tied and has no bias, so scaling the final norm's weight and
+    bias scales the logits, and the file format needs no setting for it.
+    """
+    model, total, size = scorer.model, torch.zeros(len(SCALES), dtype=torch.float64), 0
+    if not scorer.config["lm_head"]["tied"]:
+        raise ValueError("calibrate expects a tied head")
+    for ids, count in zip(scorer.ids, scorer.validation):
+        for begin in range(0, count, WINDOW):
+            part = ids[begin:min(begin + WINDOW, count)]
+            logits = model(torch.tensor([[scorer.config["bos_token_id"]] + part[:-1]]))[0]
+            total += torch.stack([F.cross_entropy(logits * s, torch.tensor(part), reduction="sum") for s in SCALES]).double()
+            size += scorer.sizes(part).sum().item()
+    bits = (total / math.log(2) / size).tolist()
+    for scale, value in zip(SCALES, bits):
+        print(f"logits times {scale:.2f}: {value:.4f} bits/byte on the validation half", flush=True)
+    scale = SCALES[bits.index(min(bits))]
+    model.final_weight.mul_(scale)
+    model.final_bias.mul_(scale)
+    return scale
+
+
+def half_rows(full, local):
+    """Bits per byte of the two halves and of both: with and without the global branch."""
+    rows = []
+    for name, half in [("validation half", 0), ("test half", 1)]:
+        inside = full[4] == half
+        rows.append((name, int(full[1, inside].sum()), mean_bits(*full[0:2, inside]), mean_bits(*local[0:2, inside])))
+    return rows + [("**all**", int(full[1].sum()), mean_bits(*full[0:2]), mean_bits(*local[0:2]))]
 
 
 def position_rows(full, local, chunk):
@@ -105,6 +145,7 @@ def compute(directory, texts):
     alone, primed = xz_bits(texts)
     return scorer, {
         "positions": position_rows(full, local, scorer.config["chunk_size"]),
+        "halves": half_rows(full, local),
         "texts": [(t.name, t.package, len(t.train.encode()), len(t.held_out.encode()), mean_bits(*full[0:2, full[3] == i]))
                   for i, t in enumerate(texts)],
         "long": long_rows(scorer, full),
@@ -185,6 +226,9 @@ def render_card(directory, scorer, figures):
         "TEXTS": table(["text", "Debian package", "bytes trained on", "bytes held out", "bits per byte"],
                        [[n, f"`{p}`", f"{a:,}", f"{b:,}", f"{c:.3f}"] for n, p, a, b, c in figures["texts"]]),
         "POSITIONS": table(["position", "bits per byte", "global branch off", "difference"], by_position),
+        "HALVES": table(["held-out text", "bytes", "bits per byte", "global branch off"],
+                        [[n, f"{b:,}", f"{f:.3f}", f"{l:.3f}"] for n, b, f, l in figures["halves"]]),
+        "SCALE": metadata.get("logit_scale", "1.00"),
         "LONG": table(["part of the held-out text", "in one pass", f"in windows of {WINDOW}"], [numbers(r) for r in figures["long"]]),
         "LIMITS": "\n".join(f"- {'met' if holds else '**missed**'}: {what}" for what, holds in checks(figures)),
         "SETTINGS": table(["setting", "value"], sorted(metadata.items())),
@@ -202,6 +246,8 @@ def main(directory, texts, write_card=False):
     scorer, figures = compute(directory, texts)
     for name, full, local in figures["positions"]:
         print(f"{name:42s} {full:.4f} bits/byte   without the global branch {local:.4f} ({100 * (local / full - 1):+.2f} %)")
+    for name, size, full, local in figures["halves"]:
+        print(f"{name:42s} {full:.4f} bits/byte on {size} bytes   without the global branch {local:.4f}")
     for name, _, _, size, bits in figures["texts"]:
         print(f"{name:42s} {bits:.4f} bits/byte on {size} bytes")
     for name, one, windowed in figures["long"]:

@@ -4,6 +4,7 @@
 
   train_demo.py                 prepare the texts, train the tokenizer and the model, write deploy/models/demo,
                                 evaluate it and write its model card (about an hour on one core with AVX512-BF16)
+  train_demo.py --calibrate     only scale the logits of a deploy/models/demo whose weights are as trained, evaluate, write the card
   train_demo.py --evaluate      only recompute the figures of deploy/models/demo; exit status 1 if a limit is missed
 
 Nothing is downloaded: the texts come from Debian packages, and a package that is not installed is named.
@@ -58,6 +59,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--evaluate", action="store_true", help="train nothing; recompute the figures of --output, exit 1 if a limit is missed")
+    add("--calibrate", action="store_true",
+        help="train nothing; scale the logits of --output as is done after training, then evaluate it and write its model card")
     add("--write-card", action="store_true", help="with --evaluate: also rewrite the model card of --output")
     add("--output", metavar="DIR", default=os.path.join(HERE, "demo"), help="model directory (default: deploy/models/demo)")
     add("--work", metavar="DIR", default=os.path.join(tempfile.gettempdir(), "flash-demo-training"),
@@ -211,9 +214,17 @@ def main():
 
     torch.set_num_threads(options.threads)
     texts = demo_corpus.load_texts()
-    if not options.evaluate:
-        from flash_torch import save_model
+    import evaluate_demo
+    from flash_torch import read_metadata, save_model
 
+    if options.calibrate:
+        metadata = read_metadata(os.path.join(options.output, "model.safetensors"))
+        if "logit_scale" in metadata:
+            sys.exit("train_demo.py: the logits of these weights are scaled already")
+        scorer = evaluate_demo.Scorer(options.output, texts)
+        scale = evaluate_demo.calibrate(scorer)
+        save_model(options.output, scorer.model, {**metadata, "logit_scale": f"{scale:.2f}"})
+    elif not options.evaluate:
         os.makedirs(options.output, exist_ok=True)
         os.makedirs(options.work, exist_ok=True)
         path = os.path.join(options.output, "tokenizer.model")
@@ -222,9 +233,8 @@ def main():
             train_tokenizer(path, texts)
         model, steps, minutes = train(options, texts, sentencepiece.SentencePieceProcessor(model_file=path))
         settings = {key: getattr(options, key) for key in ("learning_rate", "weight_decay", "dropout", "seed", "threads", "dtype")}
+        settings["logit_scale"] = f"{evaluate_demo.calibrate(evaluate_demo.Scorer(options.output, texts, model)):.2f}"
         save_model(options.output, model, {"steps": str(steps), "minutes": f"{minutes:.0f}", **{k: str(v) for k, v in settings.items()}})
-
-    import evaluate_demo
 
     sys.exit(evaluate_demo.main(options.output, texts, write_card=options.write_card or not options.evaluate))
 
