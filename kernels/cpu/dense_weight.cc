@@ -10,6 +10,12 @@
 namespace flash::cpu {
 namespace {
 
+constexpr uint32_t kExponent = 0x7f800000;  // of a float32
+
+struct Float16 {  // clang 14 has no such type for x86
+  uint16_t bits;
+};
+
 // Bits of one number of the checkpoint's type, as those of a float32.
 template <typename T>
 uint32_t Widen(T number);
@@ -21,15 +27,18 @@ uint32_t Widen(float number) {
   return bits;
 }
 template <>
-uint32_t Widen(_Float16 number) {
-  return Widen(static_cast<float>(number));
+uint32_t Widen(Float16 number) {
+  const uint32_t sign = static_cast<uint32_t>(number.bits & 0x8000) << 16;
+  const uint32_t exponent = number.bits >> 10 & 0x1f;
+  const uint32_t mantissa = number.bits & 0x3ff;
+  if (exponent == 0x1f) return sign | kExponent | mantissa << 13;
+  if (exponent > 0) return sign | (exponent + 112) << 23 | mantissa << 13;
+  return sign | Widen(static_cast<float>(mantissa) * 0x1p-24f);  // a denormal
 }
 template <>
 uint32_t Widen(uint16_t number) {  // bfloat16
   return static_cast<uint32_t>(number) << 16;
 }
-
-constexpr uint32_t kExponent = 0x7f800000;
 
 // The stored type's bits. What is not finite stays so.
 struct Float32Bits {
@@ -107,7 +116,7 @@ absl::Status PackTo(const DenseSource& source, ThreadPool& pool,
     case DataType::kFloat32:
       return Pack<float, To>(source, pool, out);
     case DataType::kFloat16:
-      return Pack<_Float16, To>(source, pool, out);
+      return Pack<Float16, To>(source, pool, out);
     case DataType::kBFloat16:
       return Pack<uint16_t, To>(source, pool, out);
   }
