@@ -18,6 +18,23 @@ namespace flash {
 // The columns that a matrix of `n` columns takes in memory.
 constexpr int64_t Padded(int64_t n) { return (n + 15) / 16 * 16; }
 
+// How a tensor of [rows, cols] stands in memory whose columns are divided among
+// threads: in panels of 64 columns (fewer in the last), each of them one piece,
+// row after row, so that whoever works on some columns reads straight on.
+struct Panels {
+  static constexpr int64_t kWidth = 64;
+
+  int64_t rows = 0;
+  int64_t cols = 0;  // padded
+
+  // The columns of the panel that begins at `col`, a multiple of kWidth.
+  constexpr int64_t Width(int64_t col) const {
+    return cols - col < kWidth ? cols - col : kWidth;
+  }
+  // Where that panel begins, in elements.
+  constexpr int64_t Begin(int64_t col) const { return col * rows; }
+};
+
 // One token's place in a step.
 struct Row {
   int32_t token = 0;
@@ -101,7 +118,8 @@ struct Attention {
 
 // One layer's part of the slots' state: where slot 0's tensors begin; those of
 // slot n are n * slot_stride bytes further. Those of a branch that is off are
-// null. "cache" is the cache type: float32 or bfloat16.
+// null. "cache" is the cache type: float32 or bfloat16. What has Padded(E)
+// columns stands in Panels.
 struct LayerState {
   std::byte* u =
       nullptr;  // [S, Padded(E)] cache: sum as of the last closed chunk

@@ -53,7 +53,29 @@ void StoreRow(const float* from, int64_t padded_cols, T* to) {
   for (int64_t c = 0; c < padded_cols; c += 16) Store(to + c, Load(from + c));
 }
 
-// Row `offset` of a slot's tensor in the open chunk gets `from`.
+// Row `offset` of a slot's tensor in the open chunk gets `from`, in panels.
+template <typename T>
+void StoreInPanels(const AppendTask& task, const float* from, T* tensor) {
+  const Panels panels = {.rows = task.attention->chunk_size,
+                         .cols = Padded(task.attention->expanded_size)};
+  const int64_t offset = task.rows[task.row].offset;
+  for (int64_t col = 0; col < panels.cols; col += Panels::kWidth) {
+    const int64_t width = panels.Width(col);
+    StoreRow(from + col, width, tensor + panels.Begin(col) + offset * width);
+  }
+}
+
+void AppendValue(const AppendTask& task, const float* from) {
+  std::byte* slot =
+      task.state->value + task.rows[task.row].slot * task.state->slot_stride;
+  if (task.state->cache == DataType::kFloat32) {
+    StoreInPanels(task, from, reinterpret_cast<float*>(slot));
+  } else {
+    StoreInPanels(task, from, reinterpret_cast<uint16_t*>(slot));
+  }
+}
+
+// The same for keys, row after row.
 void Append(const AppendTask& task, std::byte* tensor, const float* from,
             int64_t padded_cols) {
   const Row& row = task.rows[task.row];
@@ -89,7 +111,7 @@ bool AppendHeads(const AppendTask& task) {
     heads.Make(kLinQ - lin, lin_q);
   }
   const float* uvz = task.heads->uvz.Row(task.row);
-  Append(task, state.value, uvz + e, e);
+  AppendValue(task, uvz + e);
   return AllFiniteRow(uvz, 2 * e + s);
 }
 

@@ -18,7 +18,8 @@ class Attender {
         attention_(*task.attention),
         rows_(task.rows + task.first_row),
         s_(Padded(attention_.query_key_size)),
-        e_(Padded(attention_.expanded_size)),
+        value_panels_{attention_.chunk_size, Padded(attention_.expanded_size)},
+        u_panels_{attention_.query_key_size, value_panels_.cols},
         weight_stride_(Padded(attention_.chunk_size)) {
     const size_t slot = rows_[0].slot * task.state->slot_stride;
     const auto at = [&](const std::byte* tensor) {
@@ -36,9 +37,13 @@ class Attender {
       for (int m = 0; m < M; ++m) Weights(m);
     }
     constexpr int kN = M == 1 ? 4 : kTileVectors;
-    int64_t col = task_.first_col;
-    for (; col + 16 * kN <= task_.last_col; col += 16 * kN) Columns<M, kN>(col);
-    for (; col < task_.last_col; col += 16) Columns<M, 1>(col);
+    for (int64_t panel = task_.first_col; panel < task_.last_col;
+         panel += Panels::kWidth) {
+      const int64_t width = value_panels_.Width(panel);
+      int64_t c = 0;
+      for (; c + 16 * kN <= width; c += 16 * kN) Columns<M, kN>(panel, c);
+      for (; c < width; c += 16) Columns<M, 1>(panel, c);
+    }
   }
 
  private:
@@ -101,24 +106,27 @@ class Attender {
     for (int64_t j = row.offset + 1; j < NumKeys(); ++j) w[j] = 0;
   }
 
+  // 16 N columns from column `c` of the panel on.
   template <int M, int N>
-  void Columns(int64_t col) {
+  void Columns(int64_t panel, int64_t c) {
     Tile<M, N> out;
     ClearTile<M, N>(out);
     if (attention_.has_quadratic) {
       AddProduct<M, N>(Left{task_.scratch, weight_stride_, 1},
-                       Right<T>{value_ + col, e_}, NumKeys(), out);
+                       Right<T>{value_ + value_panels_.Begin(panel) + c,
+                                value_panels_.Width(panel)},
+                       NumKeys(), out);
       // A sum may be -0, and the zeros that stand for later positions would
       // make it +0: it is +0 in any case.
       for (int m = 0; m < M; ++m) {
         for (int n = 0; n < N; ++n) out[m][n] = Add(out[m][n], Zero());
       }
     }
-    if (attention_.has_linear) AddGlobal<M, N>(col, out);
+    if (attention_.has_linear) AddGlobal<M, N>(panel, c, out);
     for (int m = 0; m < M; ++m) {
       const int64_t row = task_.first_row + m;
-      const float* gate = task_.heads->uvz.Row(row) + col;
-      float* gated = task_.gated.Row(row) + col;
+      const float* gate = task_.heads->uvz.Row(row) + panel + c;
+      float* gated = task_.gated.Row(row) + panel + c;
       for (int n = 0; n < N; ++n) {
         Store(gated + 16 * n, Mul(Load(gate + 16 * n), out[m][n]));
       }
@@ -127,15 +135,17 @@ class Attender {
 
   // out += lambda * (lin_q . U).
   template <int M, int N>
-  void AddGlobal(int64_t col, Tile<M, N>& out) {
+  void AddGlobal(int64_t panel, int64_t c, Tile<M, N>& out) {
     // No chunk is closed yet: U is zero. The rows of a task share a chunk.
     if (rows_[0].position == rows_[0].offset) return;
     const Left lin_q = {task_.heads->lin_q.Row(task_.first_row),
                         task_.heads->lin_q.row_stride, 1};
     Tile<M, N> global;
     ClearTile<M, N>(global);
-    AddProduct<M, N>(lin_q, Right<T>{u_ + col, e_}, attention_.query_key_size,
-                     global);
+    AddProduct<M, N>(
+        lin_q,
+        Right<T>{u_ + u_panels_.Begin(panel) + c, u_panels_.Width(panel)},
+        u_panels_.rows, global);
     for (int m = 0; m < M; ++m) {
       const F32x16 lambda = Set1(rows_[m].linear_scale);
       for (int n = 0; n < N; ++n) {
@@ -148,7 +158,8 @@ class Attender {
   const Attention& attention_;
   const Row* const rows_;
   const int64_t s_;
-  const int64_t e_;
+  const Panels value_panels_;
+  const Panels u_panels_;
   const int64_t weight_stride_;
   const T* quad_k_ = nullptr;
   const T* value_ = nullptr;

@@ -128,12 +128,11 @@ class CpuBackend final : public Backend {
     return std::min<int64_t>(units, pool_.num_threads() * kTasksPerThread);
   }
 
-  // Into how many column ranges the work of `tasks` tasks is cut further, so
-  // that every thread has some.
-  int64_t NumColumnCuts(int64_t tasks, int64_t padded_cols) const {
+  // Into how many ranges of `panels` panels the work of `tasks` tasks is cut
+  // further, so that every thread has some.
+  int64_t NumColumnCuts(int64_t tasks, int64_t panels) const {
     const int64_t wanted = (NumTasks(1 << 20) + tasks - 1) / tasks;
-    return std::clamp<int64_t>(wanted, 1,
-                               std::max<int64_t>(1, padded_cols / kPanel));
+    return std::clamp<int64_t>(wanted, 1, panels);
   }
 
   void RunDense(const Dense& dense, MatrixView<const float> x,
@@ -316,8 +315,9 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
     }
   }
   const int64_t tiles = static_cast<int64_t>(tiles_.size());
-  const int64_t vectors = Padded(attention.expanded_size) / 16;
-  const int64_t cuts = NumColumnCuts(tiles, vectors * 16);
+  const int64_t panels =
+      (attention.expanded_size + Panels::kWidth - 1) / Panels::kWidth;
+  const int64_t cuts = NumColumnCuts(tiles, panels);
   pool_.ParallelFor(static_cast<int>(tiles * cuts), [&](int index, int worker) {
     const RowRun& tile = tiles_[index / cuts];
     const int64_t cut = index % cuts;
@@ -328,8 +328,8 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
                      .rows = step_.rows.data(),
                      .first_row = tile.first_row,
                      .num_rows = tile.num_rows,
-                     .first_col = vectors * cut / cuts * 16,
-                     .last_col = vectors * (cut + 1) / cuts * 16,
+                     .first_col = panels * cut / cuts * Panels::kWidth,
+                     .last_col = panels * (cut + 1) / cuts * Panels::kWidth,
                      .scratch = Scratch(worker)});
   });
 }
@@ -338,16 +338,17 @@ void CpuBackend::FoldChunks(const Attention& attention, const LayerState& state,
                             std::span<const Fold> folds) {
   if (folds.empty()) return;
   const int64_t num_folds = static_cast<int64_t>(folds.size());
-  const int64_t vectors = Padded(attention.expanded_size) / 16;
-  const int64_t cuts = NumColumnCuts(num_folds, vectors * 16);
+  const int64_t panels =
+      (attention.expanded_size + Panels::kWidth - 1) / Panels::kWidth;
+  const int64_t cuts = NumColumnCuts(num_folds, panels);
   pool_.ParallelFor(
       static_cast<int>(num_folds * cuts), [&](int index, int worker) {
         const int64_t cut = index % cuts;
         kernels_.fold({.attention = &attention,
                        .state = &state,
                        .fold = folds[index / cuts],
-                       .first_col = vectors * cut / cuts * 16,
-                       .last_col = vectors * (cut + 1) / cuts * 16,
+                       .first_col = panels * cut / cuts * Panels::kWidth,
+                       .last_col = panels * (cut + 1) / cuts * Panels::kWidth,
                        .scratch = Scratch(worker)});
       });
 }

@@ -14,7 +14,9 @@ class Folder {
       : task_(task),
         s_(task.attention->query_key_size),
         s_padded_(Padded(s_)),
-        e_(Padded(task.attention->expanded_size)) {
+        value_panels_{task.attention->chunk_size,
+                      Padded(task.attention->expanded_size)},
+        sum_panels_{s_, value_panels_.cols} {
     const size_t slot = task.fold.slot * task.state->slot_stride;
     lin_k_ = reinterpret_cast<const T*>(task.state->lin_k + slot);
     value_ = reinterpret_cast<const T*>(task.state->value + slot);
@@ -24,51 +26,60 @@ class Folder {
   }
 
   void Run() {
-    for (int64_t j = task_.fold.first; j < task_.fold.last; j += kFoldBlock) {
-      const int64_t left = task_.fold.last - j;
-      Block(j, left < kFoldBlock ? left : kFoldBlock);
+    int64_t j = task_.fold.first;
+    for (; task_.fold.last - j > kFoldBlock; j += kFoldBlock) {
+      Block<false>(j, kFoldBlock);
     }
-    if (task_.fold.closes) CopySum();
+    // The last one has the complete sums in its hands.
+    if (task_.fold.closes) {
+      Block<true>(j, task_.fold.last - j);
+    } else {
+      Block<false>(j, task_.fold.last - j);
+    }
   }
 
  private:
+  template <bool kCloses>
   void Block(int64_t first, int64_t positions) {
     for (int64_t c = 0; c < positions * s_padded_; c += 16) {
       Store(task_.scratch + c, Load(lin_k_ + first * s_padded_ + c));
     }
-    ForEachRowTile<kTileRows>(s_, [&]<int M>(int64_t k) {
-      int64_t col = task_.first_col;
-      for (; col + 16 * kTileVectors <= task_.last_col;
-           col += 16 * kTileVectors) {
-        AddTile<M, kTileVectors>(k, col, first, positions);
-      }
-      for (; col < task_.last_col; col += 16) {
-        AddTile<M, 1>(k, col, first, positions);
-      }
-    });
+    for (int64_t panel = task_.first_col; panel < task_.last_col;
+         panel += Panels::kWidth) {
+      const int64_t width = sum_panels_.Width(panel);
+      const T* value = value_ + value_panels_.Begin(panel) + first * width;
+      ForEachRowTile<kTileRows>(s_, [&]<int M>(int64_t k) {
+        const int64_t at = sum_panels_.Begin(panel) + k * width;
+        const Left lin_k = {task_.scratch + k, 1, s_padded_};
+        int64_t c = 0;
+        for (; c + 16 * kTileVectors <= width; c += 16 * kTileVectors) {
+          AddTile<M, kTileVectors, kCloses>(
+              at + c, lin_k, Right<T>{value + c, width}, positions);
+        }
+        for (; c < width; c += 16) {
+          AddTile<M, 1, kCloses>(at + c, lin_k, Right<T>{value + c, width},
+                                 positions);
+        }
+      });
+    }
   }
 
-  template <int M, int N>
-  void AddTile(int64_t k, int64_t col, int64_t first, int64_t positions) {
+  // The tile of the sum, and of U, that begins at element `at`.
+  template <int M, int N, bool kCloses>
+  void AddTile(int64_t at, Left lin_k, Right<T> value, int64_t positions) {
+    const int64_t stride = value.depth_stride;
     Tile<M, N> sums;
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) {
-        sums[m][n] = Load(sum_ + (k + m) * e_ + col + 16 * n);
+        sums[m][n] = Load(sum_ + at + m * stride + 16 * n);
       }
     }
-    AddProduct<M, N>(Left{task_.scratch + k, 1, s_padded_},
-                     Right<T>{value_ + first * e_ + col, e_}, positions, sums);
+    AddProduct<M, N>(lin_k, value, positions, sums);
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) {
-        Store(sum_ + (k + m) * e_ + col + 16 * n, sums[m][n]);
-      }
-    }
-  }
-
-  void CopySum() {
-    for (int64_t k = 0; k < s_; ++k) {
-      for (int64_t col = task_.first_col; col < task_.last_col; col += 16) {
-        Store(u_ + k * e_ + col, Load(sum_ + k * e_ + col));
+        const int64_t place = at + m * stride + 16 * n;
+        Store(sum_ + place, sums[m][n]);
+        if constexpr (kCloses) Store(u_ + place, sums[m][n]);
       }
     }
   }
@@ -76,7 +87,8 @@ class Folder {
   const FoldTask& task_;
   const int64_t s_;
   const int64_t s_padded_;
-  const int64_t e_;
+  const Panels value_panels_;
+  const Panels sum_panels_;
   const T* lin_k_;
   const T* value_;
   T* u_;

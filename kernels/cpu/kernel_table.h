@@ -43,7 +43,7 @@ struct AttendTask {
   const Row* rows = nullptr;  // of the step
   int64_t first_row = 0;
   int num_rows = 0;
-  int64_t first_col = 0;  // multiples of 16
+  int64_t first_col = 0;  // multiples of Panels::kWidth
   int64_t last_col = 0;
   float* scratch = nullptr;  // [max_attend_rows, Padded(C)]
 };
@@ -53,7 +53,7 @@ struct FoldTask {
   const Attention* attention = nullptr;
   const LayerState* state = nullptr;
   Fold fold;
-  int64_t first_col = 0;  // multiples of 16
+  int64_t first_col = 0;  // multiples of Panels::kWidth
   int64_t last_col = 0;
   float* scratch = nullptr;  // [kFoldBlock, Padded(S)]
 };

@@ -9,12 +9,17 @@
 namespace flash {
 namespace {
 
-// Positions that are folded at once while the chunk is open. Larger blocks move
-// the sum through memory less often; smaller ones leave less for the step that
-// closes the chunk.
+// Positions that are folded at once. Larger blocks move the sum through memory
+// less often; smaller ones towards the chunk's end leave less for the two steps
+// there.
 constexpr int64_t kFoldPositions = 16;
+constexpr int64_t kLastFoldPositions = 4;
 
 constexpr int64_t kLine = 64;  // every tensor begins on a cache line
+
+// Whether a layer takes the rest of a closed chunk in the step that opens the
+// next: most do, since that step has only one position to attend to.
+bool ClosesLate(int layer) { return layer % 4 != 0; }
 
 int64_t Aligned(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -113,22 +118,37 @@ void DecodeStates::Copy(int from, int to) {
               folded_.begin() + to * num_layers_);
 }
 
-Fold DecodeStates::NextFold(int slot, int layer, int64_t end) {
-  int32_t& folded = folded_[slot * num_layers_ + layer];
-  Fold fold = {.slot = slot, .first = folded, .last = folded};
+Fold DecodeStates::FoldBefore(int slot, int layer) {
+  int64_t& folded = folded_[slot * num_layers_ + layer];
+  const int64_t begin = positions_[slot] / chunk_size_ * chunk_size_;
+  Fold fold = {.slot = slot};
+  if (layout_.sum < 0 || folded >= begin) return fold;
+  fold.first = static_cast<int32_t>(folded - (begin - chunk_size_));
+  fold.last = static_cast<int32_t>(chunk_size_);
+  fold.closes = true;
+  folded = begin;
+  return fold;
+}
+
+Fold DecodeStates::FoldAfter(int slot, int layer, int64_t end) {
+  int64_t& folded = folded_[slot * num_layers_ + layer];
+  const int64_t begin = positions_[slot] / chunk_size_ * chunk_size_;
+  Fold fold = {.slot = slot};
   if (layout_.sum < 0) return fold;
-  if (end == chunk_size_) {
-    fold.last = static_cast<int32_t>(end);
-    fold.closes = true;
-    folded = 0;
-    return fold;
-  }
+  const bool closes = end == chunk_size_;
+  if (closes && ClosesLate(layer)) return fold;  // FoldBefore() of the next
   // Block edges of this layer and slot: where they lie has no meaning but that
-  // those of other layers lie elsewhere.
-  const int64_t phase =
-      layer * kFoldPositions / num_layers_ + slot * int64_t{7};
-  const int64_t edge = end - (end + phase) % kFoldPositions;
-  if (edge > folded) fold.last = folded = static_cast<int32_t>(edge);
+  // those of other layers lie elsewhere, for blocks of both sizes (5 and 7 are
+  // odd, the sizes powers of two).
+  const int64_t block =
+      chunk_size_ - end < kFoldPositions ? kLastFoldPositions : kFoldPositions;
+  const int64_t phase = layer * int64_t{5} + slot * int64_t{7};
+  const int64_t edge = closes ? end : end - (end + phase) % block;
+  if (begin + edge <= std::max(folded, positions_[slot])) return fold;
+  fold.first = static_cast<int32_t>(folded - begin);
+  fold.last = static_cast<int32_t>(edge);
+  fold.closes = closes;
+  folded = begin + edge;
   return fold;
 }
 

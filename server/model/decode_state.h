@@ -34,8 +34,11 @@ struct StateLayout {
 // The slots' memory and where each slot stands.
 //
 // The sum of a chunk's lin_k^T v is spread over the steps of the chunk:
-// NextFold() says what a layer folds when, in blocks whose edges differ between
-// layers and slots, so that no step carries the folds of all.
+// the folds say what a layer adds to it when, in blocks whose edges differ
+// between layers and slots, so that no step carries the folds of all. The rest
+// of a closed chunk, and with it the new U, is shared between the two steps at
+// its end: some layers take it after the chunk's last token, the others before
+// the next chunk's first.
 //
 // Thread safety: one thread at a time.
 class DecodeStates {
@@ -57,10 +60,14 @@ class DecodeStates {
   // Makes `to` an exact copy of `from`.
   void Copy(int from, int to);
 
-  // What `layer` folds in the step after which the slot's open chunk has `end`
-  // positions (the chunk's length: it closes). Empty (first == last) if nothing
-  // is due. Counts the positions as folded.
-  Fold NextFold(int slot, int layer, int64_t end);
+  // What `layer` folds in a step of the slot before it reads U or writes a row:
+  // what a closed chunk has left. Empty (first == last) if nothing is due.
+  // Counts the positions as folded, as does the next one.
+  Fold FoldBefore(int slot, int layer);
+
+  // What it folds at the end of the step after which the slot's open chunk has
+  // `end` positions (the chunk's length: it closes).
+  Fold FoldAfter(int slot, int layer, int64_t end);
 
   // The slot has been given `tokens` more.
   void Advance(int slot, int64_t tokens) { positions_[slot] += tokens; }
@@ -80,8 +87,8 @@ class DecodeStates {
   std::vector<LayerState> layers_;
   std::vector<int64_t> positions_;  // [num_slots]
   std::vector<bool> is_clean_;      // never written since it was zeroed
-  // [num_slots, num_layers]: positions of the open chunk already in the sum.
-  std::vector<int32_t> folded_;
+  // [num_slots, num_layers]: positions that are in the sum, of all.
+  std::vector<int64_t> folded_;
 };
 
 }  // namespace flash

@@ -108,8 +108,10 @@ FlashModel::FlashModel(const ModelConfig& config, const Options& options,
       states_(std::move(states)) {
   rows_.reserve(max_rows_);
   row_runs_.reserve(max_rows_);
-  folds_.reserve(max_rows_ * config_.num_layers);
-  folds_end_.reserve(config_.num_layers);
+  for (FoldPlan* plan : {&folds_before_, &folds_after_}) {
+    plan->folds.reserve(max_rows_ * config_.num_layers);
+    plan->begin.reserve(config_.num_layers + 1);
+  }
   logits_rows_.reserve(max_logits_rows_);
   faults_.reserve(max_rows_);
 }
@@ -158,22 +160,29 @@ void FlashModel::PlanRun(const Run& run) {
 }
 
 void FlashModel::PlanFolds(std::span<const Run> runs) {
+  const auto add = [](FoldPlan& plan, const Fold& fold) {
+    if (fold.first < fold.last) plan.folds.push_back(fold);
+  };
+  for (FoldPlan* plan : {&folds_before_, &folds_after_}) {
+    plan->folds.clear();
+    plan->begin.assign(1, 0);
+  }
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     for (const Run& run : runs) {
       const int64_t end = states_->position(run.slot) % config_.chunk_size +
                           static_cast<int64_t>(run.tokens.size());
-      const Fold fold = states_->NextFold(run.slot, layer, end);
-      if (fold.first < fold.last) folds_.push_back(fold);
+      add(folds_before_, states_->FoldBefore(run.slot, layer));
+      add(folds_after_, states_->FoldAfter(run.slot, layer, end));
     }
-    folds_end_.push_back(static_cast<int32_t>(folds_.size()));
+    for (FoldPlan* plan : {&folds_before_, &folds_after_}) {
+      plan->begin.push_back(static_cast<int32_t>(plan->folds.size()));
+    }
   }
 }
 
 void FlashModel::Plan(std::span<const Run> runs) {
   rows_.clear();
   row_runs_.clear();
-  folds_.clear();
-  folds_end_.clear();
   logits_rows_.clear();
   for (const Run& run : runs) PlanRun(run);
   PlanFolds(runs);
@@ -188,8 +197,8 @@ absl::Status FlashModel::Step(std::span<const Run> runs,
   Plan(runs);
   const absl::StatusOr<MatrixView<const float>> logits =
       network_->Run({.rows = {.rows = rows_, .runs = row_runs_},
-                     .folds = folds_,
-                     .folds_end = folds_end_,
+                     .folds_before = folds_before_,
+                     .folds_after = folds_after_,
                      .logits_rows = logits_rows_},
                     *states_, faults_);
   if (!logits.ok()) return logits.status();

@@ -96,8 +96,8 @@ class FlashModel final : public LanguageModel {
   // Of the step in hand; reserved once.
   std::vector<Row> rows_;
   std::vector<RowRun> row_runs_;
-  std::vector<Fold> folds_;
-  std::vector<int32_t> folds_end_;
+  FoldPlan folds_before_;
+  FoldPlan folds_after_;
   std::vector<int32_t> logits_rows_;
   std::vector<uint8_t> faults_;
 };

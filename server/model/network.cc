@@ -4,16 +4,19 @@
 
 namespace flash {
 
-void Network::RunLayer(const Layer& layer, const LayerState& state,
-                       std::span<const Fold> folds, const Activations& a) {
+void Network::RunLayer(size_t index, const NetworkStep& step,
+                       const LayerState& state, const Activations& a) {
+  const Layer& layer = layers_[index];
   const HeadRows heads = {.uvz = a.uvz, .quad_q = a.quad_q, .lin_q = a.lin_q};
   backend_.Normalize(layer.norm, a.x, a.y);
   if (config_.token_shift) backend_.ShiftTokens(state, a.y);
   backend_.Project(*layer.uvz, a.y, Activation::kSilu, a.uvz);
+  // Before AppendHeads(), which overwrites the rows of a chunk that is closed.
+  backend_.FoldChunks(layer.attention, state, step.folds_before.Of(index));
   backend_.AppendHeads(layer.attention, state, a.cos, a.sin, heads);
   backend_.Attend(layer.attention, state, heads, a.gated);
   // After Attend(): the token that closes a chunk is answered with the old U.
-  backend_.FoldChunks(layer.attention, state, folds);
+  backend_.FoldChunks(layer.attention, state, step.folds_after.Of(index));
   backend_.ProjectAndAdd(*layer.output, a.gated, a.x);
 }
 
@@ -26,12 +29,8 @@ absl::StatusOr<MatrixView<const float>> Network::Run(
   backend_.BeginStep(step.rows);
   backend_.Embed(embedding_, a.x);
   backend_.RotaryAngles(rotary_, a.cos, a.sin);
-  int32_t folds_begin = 0;
   for (size_t layer = 0; layer < layers_.size(); ++layer) {
-    const int32_t folds_end = step.folds_end[layer];
-    RunLayer(layers_[layer], states.layer(static_cast<int>(layer)),
-             step.folds.subspan(folds_begin, folds_end - folds_begin), a);
-    folds_begin = folds_end;
+    RunLayer(layer, step, states.layer(static_cast<int>(layer)), a);
   }
   backend_.FindFaults(a.x);
   if (!step.logits_rows.empty()) {

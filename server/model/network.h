@@ -17,11 +17,22 @@
 
 namespace flash {
 
+// Folds of each layer at one point of a step.
+struct FoldPlan {
+  std::vector<Fold> folds;     // of layer 0, then of layer 1 ...
+  std::vector<int32_t> begin;  // [L + 1]: where each layer's begin
+
+  std::span<const Fold> Of(size_t layer) const {
+    return std::span(folds).subspan(begin[layer],
+                                    begin[layer + 1] - begin[layer]);
+  }
+};
+
 // What one step runs.
 struct NetworkStep {
   StepRows rows;
-  std::span<const Fold> folds;           // of layer 0, then of layer 1 ...
-  std::span<const int32_t> folds_end;    // [L]: where each layer's folds end
+  const FoldPlan& folds_before;  // before the layer's rows
+  const FoldPlan& folds_after;
   std::span<const int32_t> logits_rows;  // the rows whose logits are wanted
 };
 
@@ -67,8 +78,8 @@ class Network {
       : backend_(backend), config_(config) {}
 
   // Residual stream and layer in, residual stream out.
-  void RunLayer(const Layer& layer, const LayerState& state,
-                std::span<const Fold> folds, const Activations& a);
+  void RunLayer(size_t index, const NetworkStep& step, const LayerState& state,
+                const Activations& a);
 
   Backend& backend_;
   const ModelConfig config_;

@@ -241,7 +241,9 @@ TEST_F(DemoModelTest, AReaderThatStopsReadingHoldsUpNobody) {
     EXPECT_TRUE(heard.status.ok()) << heard.status.error_message();
     EXPECT_EQ(heard.ids.size(), 1000u);
   }
+#ifndef __SANITIZE_ADDRESS__  // it keeps what is freed for a while
   EXPECT_LT(server.ResidentBytes() - before, 4 << 20);
+#endif
   // What it missed is still there for it.
   Heard rest;
   for (int n = 0; n < 3000; ++n) {

@@ -80,14 +80,22 @@ std::vector<Slots::Part> Slots::Parts(const Attention& attention,
   const int64_t c = attention.chunk_size;
   std::vector<Part> parts(kShift + 1);
   const bool linear = attention.has_linear;
-  parts[kU] = {.rows = s, .cols = e, .type = cache, .is_present = linear};
-  parts[kSum] = {.rows = s, .cols = e, .is_present = linear};
+  parts[kU] = {.rows = s,
+               .cols = e,
+               .type = cache,
+               .is_present = linear,
+               .in_panels = true};
+  parts[kSum] = {.rows = s, .cols = e, .is_present = linear, .in_panels = true};
   parts[kQuadK] = {.rows = c,
                    .cols = s,
                    .type = cache,
                    .is_present = attention.has_quadratic};
   parts[kLinK] = {.rows = c, .cols = s, .type = cache, .is_present = linear};
-  parts[kValue] = {.rows = c, .cols = e, .type = cache, .is_present = true};
+  parts[kValue] = {.rows = c,
+                   .cols = e,
+                   .type = cache,
+                   .is_present = true,
+                   .in_panels = true};
   parts[kShift] = {.rows = 1, .cols = (width + 1) / 2, .is_present = true};
   size_t end = 64;
   for (Part& part : parts) {
@@ -122,8 +130,13 @@ LayerState Slots::state() const {
 std::byte* Slots::Address(Tensor tensor, int slot, int64_t row,
                           int64_t col) const {
   const Part& part = parts_[tensor];
-  return memory_.data() + slot * stride_ + part.offset +
-         (row * Padded(part.cols) + col) * SizeOf(part.type);
+  int64_t at = row * Padded(part.cols) + col;
+  if (part.in_panels) {
+    const int64_t panel = col / 64 * 64;
+    const int64_t width = std::min<int64_t>(64, Padded(part.cols) - panel);
+    at = panel * part.rows + row * width + (col - panel);
+  }
+  return memory_.data() + slot * stride_ + part.offset + at * SizeOf(part.type);
 }
 
 float Slots::Get(Tensor tensor, int slot, int64_t row, int64_t col) const {

@@ -60,6 +60,7 @@ class Slots {
     int64_t cols = 0;
     DataType type = DataType::kFloat32;
     bool is_present = false;
+    bool in_panels = false;  // of 64 columns
 
     size_t bytes() const { return rows * Padded(cols) * SizeOf(type); }
   };

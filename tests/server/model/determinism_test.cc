@@ -193,21 +193,27 @@ void Plant(std::byte* begin, size_t bytes, DataType type) {
   }
 }
 
-// Every row of the open chunk that no token of this chunk has written.
+// Every row of the open chunk that no token of this chunk has written. Just
+// after a chunk none is stale: some layers have yet to fold its end.
 void PlantInStaleRows(const FlashModel& model, int slot) {
   const ModelConfig& config = model.config();
   const int64_t used = model.position(slot) % config.chunk_size;
+  if (used == 0) return;
   for (int64_t l = 0; l < config.num_layers; ++l) {
     const LayerState& state = model.states().layer(static_cast<int>(l));
-    const auto plant = [&](std::byte* tensor, int64_t cols) {
+    // Of a piece of `cols` columns that begins `at` elements into a tensor.
+    const auto plant = [&](std::byte* tensor, int64_t at, int64_t cols) {
       if (tensor == nullptr) return;
-      const int64_t row = Padded(cols) * SizeOf(state.cache);
-      Plant(tensor + slot * state.slot_stride + used * row,
-            (config.chunk_size - used) * row, state.cache);
+      const int64_t size = SizeOf(state.cache);
+      Plant(tensor + slot * state.slot_stride + (at + used * cols) * size,
+            (config.chunk_size - used) * cols * size, state.cache);
     };
-    plant(state.quad_k, config.query_key_size);
-    plant(state.lin_k, config.query_key_size);
-    plant(state.value, config.expanded_size);
+    plant(state.quad_k, 0, Padded(config.query_key_size));
+    plant(state.lin_k, 0, Padded(config.query_key_size));
+    const Panels panels = {config.chunk_size, Padded(config.expanded_size)};
+    for (int64_t col = 0; col < panels.cols; col += Panels::kWidth) {
+      plant(state.value, panels.Begin(col), panels.Width(col));
+    }
   }
 }
 
