@@ -119,13 +119,14 @@ struct Attention {
 // One layer's part of the slots' state: where slot 0's tensors begin; those of
 // slot n are n * slot_stride bytes further. Those of a branch that is off are
 // null. "cache" is the cache type: float32 or bfloat16. What has Padded(E)
-// columns stands in Panels.
+// columns stands in Panels, and so do the keys that a query meets, transposed:
+// sixteen positions are one vector.
 struct LayerState {
   std::byte* u =
       nullptr;  // [S, Padded(E)] cache: sum as of the last closed chunk
   float* sum =
       nullptr;  // [S, Padded(E)]: sum over all folded positions of lin_k^T v
-  std::byte* quad_k = nullptr;  // [C, Padded(S)] cache
+  std::byte* quad_k = nullptr;  // [S, Padded(C)] cache, in Panels: transposed
   std::byte* lin_k = nullptr;   // [C, Padded(S)] cache
   std::byte* value = nullptr;   // [C, Padded(E)] cache
   float* shift =

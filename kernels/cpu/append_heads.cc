@@ -53,7 +53,7 @@ void StoreRow(const float* from, int64_t padded_cols, T* to) {
   for (int64_t c = 0; c < padded_cols; c += 16) Store(to + c, Load(from + c));
 }
 
-// Row `offset` of a slot's tensor in the open chunk gets `from`, in panels.
+// Row `offset` of a slot's values gets `from`, in panels.
 template <typename T>
 void StoreInPanels(const AppendTask& task, const float* from, T* tensor) {
   const Panels panels = {.rows = task.attention->chunk_size,
@@ -75,7 +75,34 @@ void AppendValue(const AppendTask& task, const float* from) {
   }
 }
 
-// The same for keys, row after row.
+// Column `offset` of a slot's transposed keys gets `from`, in panels.
+template <typename T>
+void StoreColumn(const AppendTask& task, const float* from, T* tensor) {
+  const Panels panels = {.rows = task.attention->query_key_size,
+                         .cols = Padded(task.attention->chunk_size)};
+  const int64_t offset = task.rows[task.row].offset;
+  const int64_t panel = offset / Panels::kWidth * Panels::kWidth;
+  const int64_t width = panels.Width(panel);
+  T* to = tensor + panels.Begin(panel) + (offset - panel);
+  for (int64_t c = 0; c < panels.rows; c += 16) {
+    T rounded[16];
+    Store(rounded, Load(from + c));
+    const int64_t last = panels.rows - c < 16 ? panels.rows - c : 16;
+    for (int64_t n = 0; n < last; ++n) to[(c + n) * width] = rounded[n];
+  }
+}
+
+void AppendQuadK(const AppendTask& task, const float* from) {
+  std::byte* slot =
+      task.state->quad_k + task.rows[task.row].slot * task.state->slot_stride;
+  if (task.state->cache == DataType::kFloat32) {
+    StoreColumn(task, from, reinterpret_cast<float*>(slot));
+  } else {
+    StoreColumn(task, from, reinterpret_cast<uint16_t*>(slot));
+  }
+}
+
+// Row `offset` of a slot's tensor in the open chunk gets `from`.
 void Append(const AppendTask& task, std::byte* tensor, const float* from,
             int64_t padded_cols) {
   const Row& row = task.rows[task.row];
@@ -102,7 +129,7 @@ bool AppendHeads(const AppendTask& task) {
   // The query's row holds the key first, on its way to the chunk.
   if (attention.has_quadratic) {
     heads.Make(kQuadK, quad_q);
-    Append(task, state.quad_k, quad_q, s);
+    AppendQuadK(task, quad_q);
     heads.Make(kQuadQ, quad_q);
   }
   if (attention.has_linear) {

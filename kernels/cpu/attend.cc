@@ -1,5 +1,5 @@
-// Some consecutive rows of one slot: local attention over the open chunk, the
-// product with U, and the gate (format steps 2.5, 2.6 and the gate of 2.7).
+// Some rows of one run: local attention over the open chunk, the product with
+// U, and the gate (format steps 2.5, 2.6 and the gate of 2.7).
 
 #include <cmath>
 
@@ -11,80 +11,75 @@ namespace {
 
 // T is the cache type: float or uint16_t (bfloat16).
 template <typename T>
-class Attender {
+const T* InSlot(const AttendTask& task, const std::byte* tensor) {
+  const size_t slot = task.rows[task.first_row].slot * task.state->slot_stride;
+  return reinterpret_cast<const T*>(tensor + slot);
+}
+
+// Rows [first, first + num_rows) of a task.
+struct RowTile {
+  int64_t first = 0;
+  int num_rows = 0;
+
+  // How many positions of the chunk the last row, and so any row, looks at.
+  int64_t NumKeys(const AttendTask& task) const {
+    return task.rows[task.first_row + first + num_rows - 1].offset + 1;
+  }
+};
+
+// Scores and what becomes of them.
+template <typename T>
+class Weigher {
  public:
-  explicit Attender(const AttendTask& task)
+  explicit Weigher(const AttendTask& task)
       : task_(task),
         attention_(*task.attention),
-        rows_(task.rows + task.first_row),
-        s_(Padded(attention_.query_key_size)),
-        value_panels_{attention_.chunk_size, Padded(attention_.expanded_size)},
-        u_panels_{attention_.query_key_size, value_panels_.cols},
-        weight_stride_(Padded(attention_.chunk_size)) {
-    const size_t slot = rows_[0].slot * task.state->slot_stride;
-    const auto at = [&](const std::byte* tensor) {
-      return reinterpret_cast<const T*>(tensor + slot);
-    };
-    if (attention_.has_quadratic) quad_k_ = at(task.state->quad_k);
-    if (attention_.has_quadratic) value_ = at(task.state->value);
-    if (attention_.has_linear) u_ = at(task.state->u);
-  }
+        panels_{attention_.query_key_size, Padded(attention_.chunk_size)},
+        quad_k_(InSlot<T>(task, task.state->quad_k)) {}
 
   template <int M>
-  void Run() {
-    if (attention_.has_quadratic) {
-      Scores<M>();
-      for (int m = 0; m < M; ++m) Weights(m);
-    }
-    constexpr int kN = M == 1 ? 4 : kTileVectors;
-    for (int64_t panel = task_.first_col; panel < task_.last_col;
-         panel += Panels::kWidth) {
-      const int64_t width = value_panels_.Width(panel);
+  void Run(int64_t first) {
+    const RowTile tile = {first, M};
+    const int64_t keys = tile.NumKeys(task_);
+    for (int64_t panel = 0; panel < keys; panel += Panels::kWidth) {
+      const int64_t width = panels_.Width(panel);
+      const int64_t last = keys - panel < width ? keys - panel : width;
       int64_t c = 0;
-      for (; c + 16 * kN <= width; c += 16 * kN) Columns<M, kN>(panel, c);
-      for (; c < width; c += 16) Columns<M, 1>(panel, c);
+      for (; c + 16 * kTileVectors <= Padded(last); c += 16 * kTileVectors) {
+        Scores<M, kTileVectors>(first, panel, c);
+      }
+      for (; c < last; c += 16) Scores<M, 1>(first, panel, c);
     }
+    for (int64_t row = first; row < first + M; ++row) Weights(row, keys);
   }
 
  private:
-  // How many positions of the chunk the last row, and so any row, looks at.
-  int64_t NumKeys() const { return rows_[task_.num_rows - 1].offset + 1; }
+  float* Row(int64_t row) const { return task_.weights + row * panels_.cols; }
 
-  float* Weight(int m) const { return task_.scratch + m * weight_stride_; }
-
-  // scratch[m][j] = quad_q[m] . quad_k[j], J keys at a time.
-  template <int M, int J>
-  void ScoreTile(int64_t j) {
-    F32x16 sums[M][J];
-    ClearTile<M, J>(sums);
-    for (int64_t c = 0; c < s_; c += 16) {
-      F32x16 keys[J];
-      for (int n = 0; n < J; ++n) keys[n] = Load(quad_k_ + (j + n) * s_ + c);
-      for (int m = 0; m < M; ++m) {
-        const F32x16 q = Load(task_.heads->quad_q.Row(task_.first_row + m) + c);
-        for (int n = 0; n < J; ++n) sums[m][n] = Fma(q, keys[n], sums[m][n]);
+  // weights[m][j] = quad_q[m] . quad_k[j], for 16 N positions from panel + c
+  // on. Those that no row looks at are garbage, and overwritten or not read.
+  template <int M, int N>
+  void Scores(int64_t first, int64_t panel, int64_t c) {
+    Tile<M, N> scores;
+    ClearTile<M, N>(scores);
+    const MatrixView<float>& quad_q = task_.heads->quad_q;
+    AddProduct<M, N>(
+        Left{quad_q.Row(task_.first_row + first), quad_q.row_stride, 1},
+        Right<T>{quad_k_ + panels_.Begin(panel) + c, panels_.Width(panel)},
+        panels_.rows, scores);
+    for (int m = 0; m < M; ++m) {
+      for (int n = 0; n < N; ++n) {
+        Store(Row(first + m) + panel + c + 16 * n, scores[m][n]);
       }
     }
-    for (int m = 0; m < M; ++m) {
-      for (int n = 0; n < J; ++n) Weight(m)[j + n] = SumLanes(sums[m][n]);
-    }
   }
 
-  template <int M>
-  void Scores() {
-    constexpr int kJ = M == 1 ? 4 : 2;
-    const int64_t keys = NumKeys();
-    int64_t j = 0;
-    for (; j + kJ <= keys; j += kJ) ScoreTile<M, kJ>(j);
-    for (; j < keys; ++j) ScoreTile<M, 1>(j);
-  }
-
-  // Row m's scores become weights; those of later positions become 0, and are
+  // A row's scores become weights; those of later positions become 0, and are
   // never a product with what stands at those positions but for rows of this
   // very step.
-  void Weights(int m) {
-    const Row& row = rows_[m];
-    float* w = Weight(m);
+  void Weights(int64_t index, int64_t keys) {
+    const flash::Row& row = task_.rows[task_.first_row + index];
+    float* w = Row(index);
     const float* bias = attention_.bias + row.offset;
     const float scale = attention_.score_scale;
     const float weight = row.weight_scale;
@@ -103,30 +98,100 @@ class Attender {
         w[j] = 0.5f * (1.0f + std::erf(unit)) * weight;
       }
     }
-    for (int64_t j = row.offset + 1; j < NumKeys(); ++j) w[j] = 0;
+    for (int64_t j = row.offset + 1; j < keys; ++j) w[j] = 0;
+  }
+
+  const AttendTask& task_;
+  const Attention& attention_;
+  const Panels panels_;
+  const T* const quad_k_;
+};
+
+// Weights times values, the product with U, and the gate.
+template <typename T>
+class Attender {
+ public:
+  explicit Attender(const AttendTask& task)
+      : task_(task),
+        attention_(*task.attention),
+        value_panels_{attention_.chunk_size, Padded(attention_.expanded_size)},
+        u_panels_{attention_.query_key_size, value_panels_.cols},
+        weight_stride_(Padded(attention_.chunk_size)),
+        listed_weights_(task.scratch),
+        listed_(reinterpret_cast<int32_t*>(task.scratch + weight_stride_)),
+        value_(InSlot<T>(task, task.state->value)),
+        u_(InSlot<T>(task, task.state->u)) {}
+
+  int64_t Run() {
+    if (task_.num_rows == 1) {
+      if (attention_.has_quadratic) ListWeights();
+      for (int64_t panel = task_.first_col; panel < task_.last_col;
+           panel += Panels::kWidth) {
+        Panel<1, 4, true>(0, panel);
+      }
+      return num_listed_;
+    }
+    for (int64_t panel = task_.first_col; panel < task_.last_col;
+         panel += Panels::kWidth) {
+      ForEachRowTile<kTileRows>(task_.num_rows, [&]<int M>(int64_t first) {
+        Panel<M, kTileVectors, false>(first, panel);
+      });
+    }
+    const RowTile all = {0, task_.num_rows};
+    return attention_.has_quadratic ? all.NumKeys(task_) : 0;
+  }
+
+ private:
+  // For one row: the weights that are not zero, and their positions. About half
+  // of relu's are zero, and what they would multiply is finite and not read.
+  void ListWeights() {
+    const int64_t keys = RowTile{0, 1}.NumKeys(task_);
+    int64_t listed = 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      const float weight = task_.weights[j];
+      listed_weights_[listed] = weight;
+      listed_[listed] = static_cast<int32_t>(j);
+      listed += weight != 0 ? 1 : 0;  // a NaN is listed
+    }
+    num_listed_ = listed;
+  }
+
+  template <int M, int N, bool kListed>
+  void Panel(int64_t first, int64_t panel) {
+    const int64_t width = value_panels_.Width(panel);
+    int64_t c = 0;
+    for (; c + 16 * N <= width; c += 16 * N) {
+      Columns<M, N, kListed>(first, panel, c);
+    }
+    for (; c < width; c += 16) Columns<M, 1, kListed>(first, panel, c);
   }
 
   // 16 N columns from column `c` of the panel on.
-  template <int M, int N>
-  void Columns(int64_t panel, int64_t c) {
+  template <int M, int N, bool kListed>
+  void Columns(int64_t first, int64_t panel, int64_t c) {
     Tile<M, N> out;
     ClearTile<M, N>(out);
     if (attention_.has_quadratic) {
-      AddProduct<M, N>(Left{task_.scratch, weight_stride_, 1},
-                       Right<T>{value_ + value_panels_.Begin(panel) + c,
-                                value_panels_.Width(panel)},
-                       NumKeys(), out);
+      const Right<T> values = {value_ + value_panels_.Begin(panel) + c,
+                               value_panels_.Width(panel)};
+      if constexpr (kListed) {
+        AddListed<N>(listed_weights_, listed_, values, num_listed_, out);
+      } else {
+        AddProduct<M, N>(
+            Left{task_.weights + first * weight_stride_, weight_stride_, 1},
+            values, RowTile{first, M}.NumKeys(task_), out);
+      }
       // A sum may be -0, and the zeros that stand for later positions would
       // make it +0: it is +0 in any case.
       for (int m = 0; m < M; ++m) {
         for (int n = 0; n < N; ++n) out[m][n] = Add(out[m][n], Zero());
       }
     }
-    if (attention_.has_linear) AddGlobal<M, N>(panel, c, out);
+    const int64_t row = task_.first_row + first;
+    if (attention_.has_linear) AddGlobal<M, N>(row, panel, c, out);
     for (int m = 0; m < M; ++m) {
-      const int64_t row = task_.first_row + m;
-      const float* gate = task_.heads->uvz.Row(row) + panel + c;
-      float* gated = task_.gated.Row(row) + panel + c;
+      const float* gate = task_.heads->uvz.Row(row + m) + panel + c;
+      float* gated = task_.gated.Row(row + m) + panel + c;
       for (int n = 0; n < N; ++n) {
         Store(gated + 16 * n, Mul(Load(gate + 16 * n), out[m][n]));
       }
@@ -135,19 +200,18 @@ class Attender {
 
   // out += lambda * (lin_q . U).
   template <int M, int N>
-  void AddGlobal(int64_t panel, int64_t c, Tile<M, N>& out) {
+  void AddGlobal(int64_t row, int64_t panel, int64_t c, Tile<M, N>& out) {
     // No chunk is closed yet: U is zero. The rows of a task share a chunk.
-    if (rows_[0].position == rows_[0].offset) return;
-    const Left lin_q = {task_.heads->lin_q.Row(task_.first_row),
-                        task_.heads->lin_q.row_stride, 1};
+    if (task_.rows[row].position == task_.rows[row].offset) return;
+    const MatrixView<float>& lin_q = task_.heads->lin_q;
     Tile<M, N> global;
     ClearTile<M, N>(global);
     AddProduct<M, N>(
-        lin_q,
+        Left{lin_q.Row(row), lin_q.row_stride, 1},
         Right<T>{u_ + u_panels_.Begin(panel) + c, u_panels_.Width(panel)},
         u_panels_.rows, global);
     for (int m = 0; m < M; ++m) {
-      const F32x16 lambda = Set1(rows_[m].linear_scale);
+      const F32x16 lambda = Set1(task_.rows[row + m].linear_scale);
       for (int n = 0; n < N; ++n) {
         out[m][n] = Fma(lambda, global[m][n], out[m][n]);
       }
@@ -156,31 +220,39 @@ class Attender {
 
   const AttendTask& task_;
   const Attention& attention_;
-  const Row* const rows_;
-  const int64_t s_;
   const Panels value_panels_;
   const Panels u_panels_;
   const int64_t weight_stride_;
-  const T* quad_k_ = nullptr;
-  const T* value_ = nullptr;
-  const T* u_ = nullptr;
+  float* const listed_weights_;
+  int32_t* const listed_;
+  int64_t num_listed_ = 0;
+  const T* const value_;
+  const T* const u_;  // of no use without the linear branch
 };
 
 template <typename T>
-void AttendCached(const AttendTask& task) {
-  Attender<T> attender(task);
-  ForEachRowTile<kTileRows>(
-      task.num_rows, [&]<int M>(int64_t) { attender.template Run<M>(); });
+void WeighCached(const AttendTask& task) {
+  Weigher<T> weigher(task);
+  ForEachRowTile<kTileRows>(task.num_rows, [&]<int M>(int64_t first) {
+    weigher.template Run<M>(first);
+  });
 }
 
 }  // namespace
 
-void Attend(const AttendTask& task) {
+void Weigh(const AttendTask& task) {
   if (task.state->cache == DataType::kFloat32) {
-    AttendCached<float>(task);
+    WeighCached<float>(task);
   } else {
-    AttendCached<uint16_t>(task);
+    WeighCached<uint16_t>(task);
   }
+}
+
+int64_t Attend(const AttendTask& task) {
+  if (task.state->cache == DataType::kFloat32) {
+    return Attender<float>(task).Run();
+  }
+  return Attender<uint16_t>(task).Run();
 }
 
 }  // namespace flash::cpu::FLASH_ISA

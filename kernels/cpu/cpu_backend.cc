@@ -128,10 +128,19 @@ class CpuBackend final : public Backend {
     return std::min<int64_t>(units, pool_.num_threads() * kTasksPerThread);
   }
 
+  // Rows of one run, and panels of their result.
+  struct AttendPart {
+    RowRun rows;
+    int64_t first_panel = 0;
+    int64_t last_panel = 0;
+  };
+
+  void AddAttendParts(const RowRun& run, int64_t cuts, int64_t panels);
+
   // Into how many ranges of `panels` panels the work of `tasks` tasks is cut
   // further, so that every thread has some.
   int64_t NumColumnCuts(int64_t tasks, int64_t panels) const {
-    const int64_t wanted = (NumTasks(1 << 20) + tasks - 1) / tasks;
+    const int64_t wanted = (2 * pool_.num_threads() + tasks - 1) / tasks;
     return std::clamp<int64_t>(wanted, 1, panels);
   }
 
@@ -152,7 +161,10 @@ class CpuBackend final : public Backend {
 
   StepRows step_;
   std::vector<uint8_t> faults_;  // [max_rows]
-  std::vector<RowRun> tiles_;    // what Attend() makes of the step's runs
+  // What Attend() makes of the step's runs.
+  std::unique_ptr<Buffer> weights_;  // [max_rows, Padded(C)]
+  std::vector<RowRun> tiles_;
+  std::vector<AttendPart> attend_parts_;
 };
 
 absl::Status CpuBackend::Reserve(const Workload& workload) {
@@ -162,7 +174,11 @@ absl::Status CpuBackend::Reserve(const Workload& workload) {
                                      kernels_.input_pair_bytes);
   if (!inputs.ok()) return inputs.status();
   inputs_ = *std::move(inputs);
-  const int64_t attend = kernels_.max_attend_rows * Padded(workload.chunk_size);
+  const int64_t weights = Padded(workload.chunk_size);  // of a row
+  auto all = HostBuffer::Allocate(workload.max_rows * weights * sizeof(float));
+  if (!all.ok()) return all.status();
+  weights_ = *std::move(all);
+  const int64_t attend = (kernels_.tile_rows + 2) * weights;
   const int64_t fold = kFoldBlock * Padded(workload.query_key_size);
   scratch_.clear();
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
@@ -172,6 +188,8 @@ absl::Status CpuBackend::Reserve(const Workload& workload) {
   }
   faults_.assign(workload.max_rows, 0);
   tiles_.reserve(workload.max_rows);
+  attend_parts_.reserve(workload.max_rows *
+                        (2 + pool_.num_threads() * kTasksPerThread));
   return absl::OkStatus();
 }
 
@@ -305,32 +323,73 @@ void CpuBackend::AppendHeads(const Attention& attention,
   });
 }
 
+void CpuBackend::AddAttendParts(const RowRun& run, int64_t cuts,
+                                int64_t panels) {
+  for (int64_t cut = 0; cut < cuts; ++cut) {
+    attend_parts_.push_back(
+        {run, panels * cut / cuts, panels * (cut + 1) / cuts});
+  }
+}
+
 void CpuBackend::Attend(const Attention& attention, const LayerState& state,
                         const HeadRows& heads, MatrixView<float> gated) {
-  tiles_.clear();
-  for (const RowRun& run : step_.runs) {
-    for (int32_t at = 0; at < run.num_rows; at += kernels_.max_attend_rows) {
-      tiles_.push_back({run.first_row + at,
-                        std::min(run.num_rows - at, kernels_.max_attend_rows)});
-    }
-  }
-  const int64_t tiles = static_cast<int64_t>(tiles_.size());
   const int64_t panels =
       (attention.expanded_size + Panels::kWidth - 1) / Panels::kWidth;
-  const int64_t cuts = NumColumnCuts(tiles, panels);
-  pool_.ParallelFor(static_cast<int>(tiles * cuts), [&](int index, int worker) {
-    const RowRun& tile = tiles_[index / cuts];
-    const int64_t cut = index % cuts;
-    kernels_.attend({.attention = &attention,
-                     .state = &state,
-                     .heads = &heads,
-                     .gated = gated,
-                     .rows = step_.rows.data(),
-                     .first_row = tile.first_row,
-                     .num_rows = tile.num_rows,
-                     .first_col = panels * cut / cuts * Panels::kWidth,
-                     .last_col = panels * (cut + 1) / cuts * Panels::kWidth,
-                     .scratch = Scratch(worker)});
+  const int64_t weight_stride = Padded(attention.chunk_size);
+  AttendTask whole = {.attention = &attention,
+                      .state = &state,
+                      .heads = &heads,
+                      .gated = gated,
+                      .rows = step_.rows.data()};
+  const auto is_long = [&](const RowRun& run) {
+    return run.num_rows > kernels_.tile_rows;
+  };
+  const auto shared_weights = [&](int64_t row) {
+    return reinterpret_cast<float*>(weights_->data()) + row * weight_stride;
+  };
+  // Long runs come first: their weights are made once, tile by tile, and then
+  // each panel of values serves all of their rows.
+  tiles_.clear();
+  attend_parts_.clear();
+  for (const RowRun& run : step_.runs) {
+    if (!is_long(run)) continue;
+    for (int32_t at = 0; at < run.num_rows; at += kernels_.tile_rows) {
+      tiles_.push_back({run.first_row + at,
+                        std::min(run.num_rows - at, kernels_.tile_rows)});
+    }
+    AddAttendParts(run, NumTasks(panels), panels);
+  }
+  if (attention.has_quadratic) {
+    pool_.ParallelFor(static_cast<int>(tiles_.size()), [&](int index, int) {
+      AttendTask task = whole;
+      task.first_row = tiles_[index].first_row;
+      task.num_rows = tiles_[index].num_rows;
+      task.weights = shared_weights(task.first_row);
+      kernels_.weigh(task);
+    });
+  }
+  // Of a short one, every part makes all of the weights for itself: that costs
+  // less than a barrier.
+  const int64_t cuts = NumColumnCuts(step_.runs.size(), panels);
+  for (const RowRun& run : step_.runs) {
+    if (!is_long(run)) AddAttendParts(run, cuts, panels);
+  }
+  const int parts = static_cast<int>(attend_parts_.size());
+  pool_.ParallelFor(parts, [&](int index, int worker) {
+    const AttendPart& part = attend_parts_[index];
+    AttendTask task = whole;
+    task.first_row = part.rows.first_row;
+    task.num_rows = part.rows.num_rows;
+    task.first_col = part.first_panel * Panels::kWidth;
+    task.last_col = part.last_panel * Panels::kWidth;
+    task.scratch = Scratch(worker);
+    if (is_long(part.rows)) {
+      task.weights = shared_weights(task.first_row);
+    } else {
+      task.weights = task.scratch + 2 * weight_stride;
+      if (attention.has_quadratic) kernels_.weigh(task);
+    }
+    kernels_.attend(task);
   });
 }
 

@@ -8,7 +8,7 @@ extern const KernelTable kKernels;
 
 const KernelTable kKernels = {
     .name = FLASH_ISA_NAME,
-    .max_attend_rows = kTileRows,
+    .tile_rows = kTileRows,
     .input_pair_bytes = sizeof(InputPair),
     .embed = Embed,
     .normalize = Normalize,
@@ -16,6 +16,7 @@ const KernelTable kKernels = {
     .dense_float32 = DenseFloat32,
     .dense_bfloat16 = DenseBFloat16,
     .append_heads = AppendHeads,
+    .weigh = Weigh,
     .attend = Attend,
     .fold = FoldChunk,
     .all_finite = AllFiniteRow,

@@ -33,8 +33,9 @@ struct DenseTask {
   int64_t last_panel = 0;
 };
 
-// Rows [first_row, first_row + num_rows) of a step, at most max_attend_rows of
-// one run, and columns [first_col, last_col) of their result.
+// Rows [first_row, first_row + num_rows) of a step, all of one run. First their
+// weights are made, then columns [first_col, last_col) of the result, which any
+// number of tasks may divide among themselves.
 struct AttendTask {
   const Attention* attention = nullptr;
   const LayerState* state = nullptr;
@@ -45,7 +46,8 @@ struct AttendTask {
   int num_rows = 0;
   int64_t first_col = 0;  // multiples of Panels::kWidth
   int64_t last_col = 0;
-  float* scratch = nullptr;  // [max_attend_rows, Padded(C)]
+  float* weights = nullptr;  // [num_rows, Padded(C)]
+  float* scratch = nullptr;  // [2, Padded(C)]: see attend
 };
 
 // Columns [first_col, last_col) of one fold.
@@ -74,7 +76,7 @@ struct AppendTask {
 
 struct KernelTable {
   const char* name;
-  int max_attend_rows;
+  int tile_rows;            // rows that share what they read
   size_t input_pair_bytes;  // what pack_inputs writes for two inputs
 
   void (*embed)(const Embedding& embedding, const Row& row, int64_t cols,
@@ -85,7 +87,10 @@ struct KernelTable {
   void (*dense_bfloat16)(const DenseTask& task);
   // Returns whether gate, value and z of the row are finite.
   bool (*append_heads)(const AppendTask& task);
-  void (*attend)(const AttendTask& task);
+  // Fills the task's weights: w_ij of its rows.
+  void (*weigh)(const AttendTask& task);
+  // Uses them. Returns of how many positions it read the values.
+  int64_t (*attend)(const AttendTask& task);
   void (*fold)(const FoldTask& task);
   bool (*all_finite)(const float* x, int64_t padded_cols);
 };

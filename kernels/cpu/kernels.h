@@ -21,7 +21,8 @@ void DenseBFloat16(const DenseTask& task);
 // append_heads.cc
 bool AppendHeads(const AppendTask& task);
 // attend.cc
-void Attend(const AttendTask& task);
+void Weigh(const AttendTask& task);
+int64_t Attend(const AttendTask& task);
 // fold_chunks.cc
 void FoldChunk(const FoldTask& task);
 

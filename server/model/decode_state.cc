@@ -42,7 +42,8 @@ StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
     layout.lin_k = take(config.chunk_size * s * cached);
   }
   if (config.quadratic.has_value()) {
-    layout.quad_k = take(config.chunk_size * s * cached);
+    layout.quad_k =
+        take(config.query_key_size * Padded(config.chunk_size) * cached);
   }
   layout.value = take(config.chunk_size * e * cached);
   if (config.token_shift) {

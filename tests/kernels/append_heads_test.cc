@@ -95,6 +95,7 @@ class AppendHeadsTest : public BackendTest {
       EXPECT_NEAR(slots.Get(tensor, row.slot, row.offset, c), expected[c],
                   tolerance);
     }
+    if (tensor == Slots::kQuadK) return;  // has no padding there
     for (int64_t c = expected.size(); c < Padded(expected.size()); ++c) {
       EXPECT_EQ(slots.Get(tensor, row.slot, row.offset, c), 0);
     }
@@ -165,7 +166,9 @@ TEST_P(AppendHeadsTest, RoundsKeysAndValuesToTheCachesType) {
   }
   for (const Row& row : step.rows()) {
     for (const auto tensor : {Slots::kQuadK, Slots::kLinK, Slots::kValue}) {
-      const int64_t cols = tensor == Slots::kValue ? 48 : 32;
+      const int64_t cols = tensor == Slots::kValue  ? 48
+                           : tensor == Slots::kLinK ? 32
+                                                    : 17;
       for (int64_t c = 0; c < cols; ++c) {
         const float number = wide.Get(tensor, row.slot, row.offset, c);
         EXPECT_EQ(narrow.Get(tensor, row.slot, row.offset, c),
@@ -179,8 +182,10 @@ TEST_P(AppendHeadsTest, RoundsKeysAndValuesToTheCachesType) {
 void MakeStale(const LayerStep& step, Slots& slots) {
   const float nan = std::nanf("");
   for (const Row& row : step.rows()) {
-    for (int64_t c = 0; c < 16; ++c) {
+    for (int64_t c = 0; c < 15; ++c) {
       slots.Set(Slots::kQuadK, row.slot, row.offset, c, nan);
+    }
+    for (int64_t c = 0; c < 16; ++c) {
       slots.Set(Slots::kLinK, row.slot, row.offset, c, nan);
     }
     for (int64_t c = 0; c < 32; ++c) {

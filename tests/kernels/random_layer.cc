@@ -86,10 +86,12 @@ std::vector<Slots::Part> Slots::Parts(const Attention& attention,
                .is_present = linear,
                .in_panels = true};
   parts[kSum] = {.rows = s, .cols = e, .is_present = linear, .in_panels = true};
-  parts[kQuadK] = {.rows = c,
-                   .cols = s,
+  parts[kQuadK] = {.rows = s,
+                   .cols = c,
                    .type = cache,
-                   .is_present = attention.has_quadratic};
+                   .is_present = attention.has_quadratic,
+                   .in_panels = true,
+                   .transposed = true};
   parts[kLinK] = {.rows = c, .cols = s, .type = cache, .is_present = linear};
   parts[kValue] = {.rows = c,
                    .cols = e,
@@ -130,6 +132,7 @@ LayerState Slots::state() const {
 std::byte* Slots::Address(Tensor tensor, int slot, int64_t row,
                           int64_t col) const {
   const Part& part = parts_[tensor];
+  if (part.transposed) std::swap(row, col);
   int64_t at = row * Padded(part.cols) + col;
   if (part.in_panels) {
     const int64_t panel = col / 64 * 64;

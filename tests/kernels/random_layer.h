@@ -61,6 +61,7 @@ class Slots {
     DataType type = DataType::kFloat32;
     bool is_present = false;
     bool in_panels = false;  // of 64 columns
+    bool transposed = false;
 
     size_t bytes() const { return rows * Padded(cols) * SizeOf(type); }
   };

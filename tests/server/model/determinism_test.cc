@@ -201,18 +201,30 @@ void PlantInStaleRows(const FlashModel& model, int slot) {
   if (used == 0) return;
   for (int64_t l = 0; l < config.num_layers; ++l) {
     const LayerState& state = model.states().layer(static_cast<int>(l));
-    // Of a piece of `cols` columns that begins `at` elements into a tensor.
-    const auto plant = [&](std::byte* tensor, int64_t at, int64_t cols) {
+    // Elements [begin, end) of a tensor.
+    const auto plant = [&](std::byte* tensor, int64_t begin, int64_t end) {
       if (tensor == nullptr) return;
       const int64_t size = SizeOf(state.cache);
-      Plant(tensor + slot * state.slot_stride + (at + used * cols) * size,
-            (config.chunk_size - used) * cols * size, state.cache);
+      Plant(tensor + slot * state.slot_stride + begin * size,
+            (end - begin) * size, state.cache);
     };
-    plant(state.quad_k, 0, Padded(config.query_key_size));
-    plant(state.lin_k, 0, Padded(config.query_key_size));
-    const Panels panels = {config.chunk_size, Padded(config.expanded_size)};
-    for (int64_t col = 0; col < panels.cols; col += Panels::kWidth) {
-      plant(state.value, panels.Begin(col), panels.Width(col));
+    const int64_t chunk = config.chunk_size;
+    const int64_t s = Padded(config.query_key_size);
+    plant(state.lin_k, used * s, chunk * s);
+    const Panels values = {chunk, Padded(config.expanded_size)};
+    for (int64_t col = 0; col < values.cols; col += Panels::kWidth) {
+      const int64_t width = values.Width(col);
+      plant(state.value, values.Begin(col) + used * width,
+            values.Begin(col) + chunk * width);
+    }
+    const Panels keys = {config.query_key_size, Padded(chunk)};  // transposed
+    for (int64_t position = used; position < chunk; ++position) {
+      const int64_t panel = position / Panels::kWidth * Panels::kWidth;
+      for (int64_t c = 0; c < keys.rows; ++c) {
+        const int64_t at =
+            keys.Begin(panel) + c * keys.Width(panel) + (position - panel);
+        plant(state.quad_k, at, at + 1);
+      }
     }
   }
 }
