@@ -140,6 +140,12 @@ class Backend {
   // after one, the backend is of no further use.
   virtual absl::Status EndStep(std::span<uint8_t> faults) = 0;
 
+  // What the operations since BeginStep() moved of weights and state, in bytes:
+  // every weight matrix once; of each run U and the keys and values that it
+  // read, once, and what it appended; each fold's positions and its sum. A
+  // step's time is measured against it.
+  virtual int64_t StepBytes() const = 0;
+
   // x[b] = table[token] * scale + what the position adds.   x: [B, D]
   virtual void Embed(const Embedding& embedding, MatrixView<float> x) = 0;
 

@@ -86,6 +86,7 @@ class CpuBackend final : public Backend {
 
   void BeginStep(const StepRows& rows) override;
   absl::Status EndStep(std::span<uint8_t> faults) override;
+  int64_t StepBytes() const override { return step_bytes_; }
 
   void Embed(const Embedding& embedding, MatrixView<float> x) override;
   void Normalize(const Norm& norm, MatrixView<const float> x,
@@ -133,9 +134,11 @@ class CpuBackend final : public Backend {
     RowRun rows;
     int64_t first_panel = 0;
     int64_t last_panel = 0;
+    int64_t num_values = 0;  // positions whose values it read
   };
 
   void AddAttendParts(const RowRun& run, int64_t cuts, int64_t panels);
+  void CountAttend(const Attention& attention, const LayerState& state);
 
   // Into how many ranges of `panels` panels the work of `tasks` tasks is cut
   // further, so that every thread has some.
@@ -160,6 +163,7 @@ class CpuBackend final : public Backend {
   std::vector<std::unique_ptr<Buffer>> scratch_;  // one for each worker
 
   StepRows step_;
+  int64_t step_bytes_ = 0;
   std::vector<uint8_t> faults_;  // [max_rows]
   // What Attend() makes of the step's runs.
   std::unique_ptr<Buffer> weights_;  // [max_rows, Padded(C)]
@@ -207,6 +211,7 @@ absl::StatusOr<std::unique_ptr<Dense>> CpuBackend::MakeDense(
 void CpuBackend::BeginStep(const StepRows& rows) {
   FLASH_CHECK(static_cast<int64_t>(rows.rows.size()) <= workload_.max_rows);
   step_ = rows;
+  step_bytes_ = 0;
   std::fill_n(faults_.begin(), rows.rows.size(), 0);
 }
 
@@ -284,6 +289,7 @@ void CpuBackend::RunDense(const Dense& dense, MatrixView<const float> x,
                            inputs_->data() + row * task.x_stride);
     });
   }
+  step_bytes_ += static_cast<int64_t>(weight.bytes());
   const int64_t panels = weight.num_panels();
   const int64_t tasks = NumTasks(panels);
   pool_.ParallelFor(static_cast<int>(tasks), [&](int index, int) {
@@ -321,6 +327,11 @@ void CpuBackend::AppendHeads(const Attention& attention,
                                                .sin = sin.Row(row)});
     if (!finite) faults_[row] = 1;
   });
+  const int64_t columns =
+      (attention.has_quadratic ? attention.query_key_size : 0) +
+      (attention.has_linear ? Padded(attention.query_key_size) : 0) +
+      Padded(attention.expanded_size);
+  step_bytes_ += heads.uvz.rows * columns * SizeOf(state.cache);
 }
 
 void CpuBackend::AddAttendParts(const RowRun& run, int64_t cuts,
@@ -376,7 +387,7 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
   }
   const int parts = static_cast<int>(attend_parts_.size());
   pool_.ParallelFor(parts, [&](int index, int worker) {
-    const AttendPart& part = attend_parts_[index];
+    AttendPart& part = attend_parts_[index];
     AttendTask task = whole;
     task.first_row = part.rows.first_row;
     task.num_rows = part.rows.num_rows;
@@ -389,13 +400,39 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
       task.weights = task.scratch + 2 * weight_stride;
       if (attention.has_quadratic) kernels_.weigh(task);
     }
-    kernels_.attend(task);
+    part.num_values = kernels_.attend(task);
   });
+  CountAttend(attention, state);
+}
+
+void CpuBackend::CountAttend(const Attention& attention,
+                             const LayerState& state) {
+  const int64_t size = SizeOf(state.cache);
+  const int64_t row_bytes = Padded(attention.expanded_size) * size;
+  for (const AttendPart& part : attend_parts_) {
+    if (part.first_panel != 0) continue;  // one part of each run
+    const Row& last = step_.rows[part.rows.first_row + part.rows.num_rows - 1];
+    if (attention.has_quadratic) {
+      step_bytes_ += (last.offset + 1) * attention.query_key_size * size +
+                     part.num_values * row_bytes;
+    }
+    if (attention.has_linear && last.position != last.offset) {
+      step_bytes_ += attention.query_key_size * row_bytes;
+    }
+  }
 }
 
 void CpuBackend::FoldChunks(const Attention& attention, const LayerState& state,
                             std::span<const Fold> folds) {
   if (folds.empty()) return;
+  const int64_t s = attention.query_key_size;
+  const int64_t e = Padded(attention.expanded_size);
+  const int64_t size = SizeOf(state.cache);
+  for (const Fold& fold : folds) {
+    step_bytes_ += (fold.last - fold.first) * (Padded(s) + e) * size +
+                   2 * s * e * static_cast<int64_t>(sizeof(float)) +
+                   (fold.closes ? s * e * size : 0);
+  }
   const int64_t num_folds = static_cast<int64_t>(folds.size());
   const int64_t panels =
       (attention.expanded_size + Panels::kWidth - 1) / Panels::kWidth;

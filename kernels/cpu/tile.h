@@ -52,6 +52,20 @@ inline void AddProduct(Left left, Right<T> right, int64_t depth,
   }
 }
 
+// sums[0][n] += sum over k < depth of left[k] * right(indices[k], 16 n ...):
+// the same without the terms that are not listed.
+template <int N, typename T>
+inline void AddListed(const float* left, const int32_t* indices, Right<T> right,
+                      int64_t depth, Tile<1, N>& sums) {
+  for (int64_t k = 0; k < depth; ++k) {
+    const T* columns = right.data + indices[k] * right.depth_stride;
+    const F32x16 x = Set1(left[k]);
+    for (int n = 0; n < N; ++n) {
+      sums[0][n] = Fma(x, Load(columns + 16 * n), sums[0][n]);
+    }
+  }
+}
+
 // Calls f.template operator()<M>(first) for tiles of at most MaxM rows that
 // cover [0, rows).
 template <int MaxM, typename F>

@@ -119,6 +119,15 @@ void DecodeStates::Copy(int from, int to) {
               folded_.begin() + to * num_layers_);
 }
 
+void DecodeStates::Jump(int slot, int64_t chunks) {
+  FLASH_CHECK(positions_[slot] >= chunk_size_);
+  const int64_t positions = chunks * chunk_size_;
+  positions_[slot] += positions;
+  for (int layer = 0; layer < num_layers_; ++layer) {
+    folded_[slot * num_layers_ + layer] += positions;
+  }
+}
+
 Fold DecodeStates::FoldBefore(int slot, int layer) {
   int64_t& folded = folded_[slot * num_layers_ + layer];
   const int64_t begin = positions_[slot] / chunk_size_ * chunk_size_;

@@ -69,6 +69,11 @@ class DecodeStates {
   // `end` positions (the chunk's length: it closes).
   Fold FoldAfter(int slot, int layer, int64_t end);
 
+  // Moves the slot's position on by whole chunks that it has not read: what is
+  // measured far into a text need not run all of it. REQUIRES: a chunk is
+  // behind it.
+  void Jump(int slot, int64_t chunks);
+
   // The slot has been given `tokens` more.
   void Advance(int slot, int64_t tokens) { positions_[slot] += tokens; }
 

@@ -64,6 +64,11 @@ class FlashModel final : public LanguageModel {
   size_t weight_bytes() const { return network_->weight_bytes(); }
   const DecodeStates& states() const { return *states_; }
 
+  // What the last step moved: Backend::StepBytes().
+  int64_t step_bytes() const { return network_->step_bytes(); }
+  // DecodeStates::Jump().
+  void Jump(int slot, int64_t chunks) { states_->Jump(slot, chunks); }
+
   int vocab_size() const override;
   int chunk_size() const override;
   int num_slots() const override { return states_->num_slots(); }

@@ -62,6 +62,9 @@ class Network {
                                               const DecodeStates& states,
                                               std::span<uint8_t> faults);
 
+  // What the last step moved: Backend::StepBytes().
+  int64_t step_bytes() const { return backend_.StepBytes(); }
+
   // What a step reads of the weights.
   size_t weight_bytes() const;
 

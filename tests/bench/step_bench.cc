@@ -6,6 +6,7 @@
 #include <random>
 
 #include "kernels/check.h"
+#include "tests/bench/prompt_cost.h"
 
 namespace flash {
 namespace {
@@ -17,14 +18,35 @@ double MillisecondsSince(SteadyClock::time_point start) {
       .count();
 }
 
-StepTimes Summarise(std::vector<double> times) {
+double Median(std::vector<double> times) {
   FLASH_CHECK(!times.empty());
   std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+// Step n does the same work as step n + period.
+StepTimes Summarise(const std::vector<double>& times, int64_t period) {
+  FLASH_CHECK(!times.empty());
+  std::vector<double> sorted = times;
+  std::sort(sorted.begin(), sorted.end());
   const auto at = [&](double quantile) {
-    const double index = quantile * static_cast<double>(times.size());
-    return times[std::min(times.size() - 1, static_cast<size_t>(index))];
+    const double index = quantile * static_cast<double>(sorted.size());
+    return sorted[std::min(sorted.size() - 1, static_cast<size_t>(index))];
   };
-  return {at(0.5), at(0.99), at(0.999), times.back()};
+  std::vector<double> of_period;
+  for (int64_t first = 0; first < period; ++first) {
+    std::vector<double> repetitions;
+    for (size_t n = first; n < times.size(); n += period) {
+      repetitions.push_back(times[n]);
+    }
+    of_period.push_back(Median(std::move(repetitions)));
+  }
+  const double dearest = *std::max_element(of_period.begin(), of_period.end());
+  return {.median = at(0.5),
+          .p99 = at(0.99),
+          .p999 = at(0.999),
+          .max = sorted.back(),
+          .max_to_median = dearest / Median(std::move(of_period))};
 }
 
 // Feeds random tokens to the slots of a model and times the steps.
@@ -77,36 +99,91 @@ class Feeder {
 };
 
 constexpr int kWarmUpSteps = 20;
+constexpr int kRepetitions = 5;  // of a period, at least
+
+// Steps around a chunk's end with all requests in phase; the largest of them.
+// Each is the best of a few rounds, so that it is the work that counts.
+double MeasureInPhase(FlashModel& model, int batch) {
+  constexpr int kRounds = 3;
+  constexpr int kSteps = 24;
+  const int64_t chunk = model.chunk_size();
+  std::vector<double> best;
+  for (int round = 0; round < kRounds; ++round) {
+    Feeder feeder(model);
+    model.Reset(0);
+    feeder.Prompt(0, chunk + std::max<int64_t>(0, chunk - kSteps + 2));
+    for (int slot = 1; slot < batch; ++slot) model.CopySlot(0, slot);
+    for (int step = 0; step < kSteps; ++step) {
+      const double time = feeder.Decode(batch);
+      if (round == 0) {
+        best.push_back(time);
+      } else {
+        best[step] = std::min(best[step], time);
+      }
+    }
+  }
+  return *std::max_element(best.begin(), best.end());
+}
 
 }  // namespace
 
 DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps) {
   FLASH_CHECK(batch <= model.num_slots());
   Feeder feeder(model);
+  const int64_t chunk = model.chunk_size();
   for (int slot = 0; slot < batch; ++slot) {
     model.Reset(slot);
     // A closed chunk behind each, and offsets from 0 to nearly C.
-    feeder.Prompt(
-        slot, model.chunk_size() + model.chunk_size() * int64_t{slot} / batch);
+    feeder.Prompt(slot, chunk + chunk * int64_t{slot} / batch);
   }
   for (int step = 0; step < kWarmUpSteps; ++step) feeder.Decode(batch);
+  const int64_t period = std::max<int64_t>(1, chunk / batch);
+  const int64_t repetitions =
+      std::max<int64_t>(kRepetitions, (steps + period - 1) / period);
   std::vector<double> times;
-  for (int step = 0; step < steps; ++step)
+  double bytes = 0;
+  for (int64_t step = 0; step < repetitions * period; ++step) {
     times.push_back(feeder.Decode(batch));
+    bytes += static_cast<double>(model.step_bytes());
+  }
+  const double count = static_cast<double>(times.size());
   const double total = std::accumulate(times.begin(), times.end(), 0.0);
-  return {batch, Summarise(times), 1000.0 * batch * steps / total};
+  return {.batch = batch,
+          .step_ms = Summarise(times, period),
+          .step_ms_max_in_phase = MeasureInPhase(model, batch),
+          .tokens_per_second = 1000.0 * batch * count / total,
+          .bytes_per_step = bytes / count,
+          .gbps = bytes / total * 1e-6};
 }
 
-StepTimes MeasureOneRequest(FlashModel& model, int steps) {
+StepTimes MeasureOneRequest(FlashModel& model, int chunks) {
   Feeder feeder(model);
   model.Reset(0);
   feeder.Prompt(0, model.chunk_size());
-  const int chunk = model.chunk_size();
   std::vector<double> times;
-  for (int step = 0; step < (steps + chunk - 1) / chunk * chunk; ++step) {
+  for (int step = 0; step < chunks * model.chunk_size(); ++step) {
     times.push_back(feeder.Decode(1));
   }
-  return Summarise(times);
+  return Summarise(times, model.chunk_size());
+}
+
+std::array<double, 3> MeasureFarPositions(FlashModel& model) {
+  constexpr std::array<int64_t, 3> kPositions = {1000, 100'000, 1'000'000};
+  FLASH_CHECK(model.num_slots() >= 3);
+  const int64_t chunk = model.chunk_size();
+  Feeder feeder(model);
+  for (int slot = 0; slot < 3; ++slot) {
+    model.Reset(slot);
+    feeder.Prompt(slot, chunk);
+    model.Jump(slot, std::max<int64_t>(0, kPositions[slot] / chunk - 1));
+  }
+  std::array<std::vector<double>, 3> times;
+  for (int64_t step = 0; step < 2 * chunk; ++step) {
+    for (int slot = 0; slot < 3; ++slot) {
+      times[slot].push_back(feeder.DecodeSlots(slot, 1));
+    }
+  }
+  return {Median(times[0]), Median(times[1]), Median(times[2])};
 }
 
 FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early,
@@ -126,18 +203,23 @@ FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early,
     early_times.push_back(feeder.DecodeSlots(0, 1));
     late_times.push_back(feeder.DecodeSlots(1, 1));
   }
-  figures.early_ms = Summarise(early_times).median;
-  figures.late_ms = Summarise(late_times).median;
+  figures.early_ms = Median(early_times);
+  figures.late_ms = Median(late_times);
   return figures;
 }
 
-double MeasurePrompt(FlashModel& model, int64_t tokens) {
+PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens) {
   Feeder feeder(model);
   model.Reset(0);
-  feeder.Prompt(0, model.chunk_size());
+  const int64_t begin = model.chunk_size();
+  feeder.Prompt(0, begin);
   const auto start = SteadyClock::now();
   feeder.Prompt(0, tokens);
-  return 1000.0 * static_cast<double>(tokens) / MillisecondsSince(start);
+  const double seconds = MillisecondsSince(start) / 1000;
+  const int64_t operations =
+      PromptOperations(model.config(), begin, begin + tokens);
+  return {.tokens_per_second = static_cast<double>(tokens) / seconds,
+          .gflops = static_cast<double>(operations) / seconds * 1e-9};
 }
 
 }  // namespace flash

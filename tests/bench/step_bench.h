@@ -4,6 +4,7 @@
 #ifndef TESTS_BENCH_STEP_BENCH_H_
 #define TESTS_BENCH_STEP_BENCH_H_
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -13,18 +14,40 @@ namespace flash {
 
 // Milliseconds of many steps. Percentiles are those of the sorted times, no
 // interpolation.
+//
+// Requests whose chunk offsets are evenly spread do the same work again after
+// chunk / batch steps. `max_to_median` is about that work: of each step of the
+// period the median of its repetitions, and of these the largest divided by the
+// median. What else the machine does is in the other figures, and not in it.
 struct StepTimes {
   double median = 0;
   double p99 = 0;
   double p999 = 0;
   double max = 0;
+  double max_to_median = 0;
 };
 
 struct DecodeFigures {
   int batch = 0;
   StepTimes step_ms;
-  double tokens_per_second = 0;  // batch / mean step
+  double step_ms_max_in_phase = 0;  // all requests at a chunk's end at once
+  double tokens_per_second = 0;     // batch / mean step
+  double bytes_per_step = 0;        // mean of Backend::StepBytes()
+  double gbps = 0;                  // bytes / mean step
 };
+
+// `batch` requests, one token each a step, their chunk offsets evenly spread,
+// over at least `steps` steps and several periods. REQUIRES: the model has as
+// many slots.
+DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps);
+
+// One request over `chunks` whole chunks of single steps.
+StepTimes MeasureOneRequest(FlashModel& model, int chunks);
+
+// Median steps of one request at about positions 1,000, 100,000 and 1,000,000,
+// which it has jumped to. They take turns, so that what else the machine does
+// falls on all. REQUIRES: three slots.
+std::array<double, 3> MeasureFarPositions(FlashModel& model);
 
 struct FlatnessFigures {
   int64_t early = 0;  // positions
@@ -34,21 +57,18 @@ struct FlatnessFigures {
   double ratio() const { return late_ms / early_ms; }
 };
 
-// `batch` requests, one token each a step, their chunk offsets evenly spread,
-// over `steps` steps. REQUIRES: the model has as many slots.
-DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps);
-
-// One request, over whole chunks of single steps from a chunk's beginning on:
-// its times with all folds and boundaries in them. At least `steps` steps.
-StepTimes MeasureOneRequest(FlashModel& model, int steps);
-
 // Two requests, one at the chunk that holds position `early`, one at that of
-// `late`, which has really read so many tokens. They take turns, so that what
-// else the machine does falls on both.
+// `late`, which has really read so many tokens. They take turns.
 FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early, int64_t late);
 
-// Tokens per second of a prompt of `tokens`, in the largest runs there are.
-double MeasurePrompt(FlashModel& model, int64_t tokens);
+struct PromptFigures {
+  double tokens_per_second = 0;
+  double gflops = 0;  // PromptOperations() a second
+};
+
+// A prompt of `tokens` tokens behind a first chunk, in the largest runs there
+// are.
+PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens);
 
 }  // namespace flash
 

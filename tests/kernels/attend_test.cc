@@ -183,7 +183,8 @@ TEST_P(AttendTest, HasLaplaceWeights) {
 
 struct Outcome {
   std::vector<std::vector<uint32_t>> gated;
-  std::vector<std::byte> quad_k, lin_k, value;
+  std::vector<float> quad_k;
+  std::vector<std::byte> lin_k, value;
   bool operator==(const Outcome&) const = default;
 };
 
@@ -212,7 +213,12 @@ Outcome RunChunk(Backend& backend, const RandomLayer& layer, DataType cache,
     position += num_rows;
   }
   if (layer.attention().has_quadratic) {
-    outcome.quad_k = slots.Bytes(Slots::kQuadK, 1);
+    // Number by number: between them stand positions that no chunk has.
+    for (int64_t j = 0; j < layer.c(); ++j) {
+      for (int64_t k = 0; k < layer.s(); ++k) {
+        outcome.quad_k.push_back(slots.Get(Slots::kQuadK, 1, j, k));
+      }
+    }
   }
   if (layer.attention().has_linear) {
     outcome.lin_k = slots.Bytes(Slots::kLinK, 1);
@@ -354,11 +360,8 @@ TEST_P(AttendTest, PassesOnAScoreThatIsNotANumber) {
     const LayerStep step(layer, {{.slot = 0}});
     backend->BeginStep(step.view());
     step.AppendHeads(*backend, slots);
-    // Two products that overflow, one in each direction.
-    slots.Set(Slots::kQuadK, 0, 0, 0, std::numeric_limits<float>::max());
-    slots.Set(Slots::kQuadK, 0, 0, 1, std::numeric_limits<float>::max());
-    step.quad_q().Row(0)[0] = 4;
-    step.quad_q().Row(0)[1] = -4;
+    slots.Set(Slots::kQuadK, 0, 0, 1, 0);
+    step.quad_q().Row(0)[1] = std::numeric_limits<float>::infinity();
     step.Attend(*backend, slots);
     EXPECT_FALSE(std::isfinite(step.gated().Row(0)[0]));
   }
