@@ -133,37 +133,32 @@ nlohmann::json DecodeEntry(const DecodeFigures& figures) {
           {"gbps", figures.gbps}};
 }
 
-// The machine's limits are measured before, between and after the model's
-// figures, which are divided by the best of them.
+// The machine's limits are measured in turns with the model's figures.
 nlohmann::json MeasureAll(const Bench& bench, const std::vector<int>& batches) {
   FlashModel& model = *bench.model;
   const std::string device = bench.backend->Describe();
-  const LimitLoops& loops = FindLimitLoops(device);
-  const auto measure_limits = [&] {
-    return MeasureLimits(*bench.pool, loops, model.weight_bytes());
-  };
-  MachineLimits limits = measure_limits();
+  LimitMeter meter(*bench.backend, *bench.pool, FindLimitLoops(device),
+                   model.weight_bytes());
   nlohmann::json report;
   report["device"] = device;
   report["weight_bytes"] = model.weight_bytes();
   report["slot_bytes"] = model.slot_bytes();
   for (const int batch : batches) {
-    const DecodeFigures figures =
-        MeasureDecode(model, batch, absl::GetFlag(FLAGS_steps));
-    report["decode"].push_back(DecodeEntry(figures));
+    const size_t first = meter.num_reads();
+    const DecodeFigures figures = MeasureDecode(
+        model, batch, absl::GetFlag(FLAGS_steps), [&] { meter.Read(); });
+    nlohmann::json entry = DecodeEntry(figures);
+    entry["bandwidth_fraction"] = figures.gbps / meter.ReadBandwidth(first);
+    report["decode"].push_back(entry);
     if (batch == 1) {
       report["flatness"]["max_to_median"] = figures.step_ms.max_to_median;
     }
-    limits = Best(limits, measure_limits());
   }
   const PromptFigures prompt =
-      MeasurePrompt(model, absl::GetFlag(FLAGS_prompt_tokens));
+      MeasurePrompt(model, absl::GetFlag(FLAGS_prompt_tokens),
+                    [&] { meter.MultiplyAndAdd(); });
   const std::array<double, 3> far = MeasureFarPositions(model);
-  limits = Best(limits, measure_limits());
-  for (auto& entry : report["decode"]) {
-    entry["bandwidth_fraction"] =
-        entry["gbps"].get<double>() / limits.read_bandwidth_gbps;
-  }
+  const MachineLimits limits = meter.limits();
   report["prompt"] = {
       {"tokens_per_second", prompt.tokens_per_second},
       {"gflops", prompt.gflops},

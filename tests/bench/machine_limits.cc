@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/check.h"
@@ -26,9 +27,8 @@ extern const LimitLoops kLimitLoops;
 
 namespace {
 
-constexpr int kPasses = 8;
 constexpr int kTasks = 64;
-constexpr int64_t kRounds = 1'000'000;
+constexpr int64_t kRounds = 500'000;
 
 double SecondsOf(const auto& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -37,12 +37,10 @@ double SecondsOf(const auto& work) {
       .count();
 }
 
-double LeastSecondsOf(const auto& work) {
-  double least = SecondsOf(work);
-  for (int pass = 1; pass < kPasses; ++pass) {
-    least = std::min(least, SecondsOf(work));
-  }
-  return least;
+double Median(std::vector<double> numbers) {
+  FLASH_CHECK(!numbers.empty());
+  std::sort(numbers.begin(), numbers.end());
+  return numbers[numbers.size() / 2];
 }
 
 }  // namespace
@@ -58,39 +56,54 @@ const LimitLoops& FindLimitLoops(const std::string& description) {
   return cpu::portable::kLimitLoops;
 }
 
-MachineLimits MeasureLimits(ThreadPool& pool, const LimitLoops& loops,
-                            size_t bytes) {
-  const int64_t piece =
-      static_cast<int64_t>(bytes / sizeof(float) / kTasks) / 256 * 256;
-  FLASH_CHECK(piece > 0);
-  std::vector<float> data(piece * kTasks, 1.0f);
-  std::vector<float> results(kTasks);  // so that the work is not left out
-  const double read = LeastSecondsOf([&] {
-    pool.ParallelFor(kTasks, [&](int task, int) {
-      results[task] = loops.read(data.data() + task * piece, piece);
-    });
-  });
-  const std::vector<float> seeds(64, 0.0f);
-  const int threads = pool.num_threads();
-  const auto peak = [&](auto loop, int64_t operations) {
-    const double seconds = LeastSecondsOf([&] {
-      pool.ParallelFor(threads, [&](int task, int) {
-        results[task % kTasks] = loop(seeds.data(), kRounds);
-      });
-    });
-    return static_cast<double>(operations * kRounds * threads) / seconds * 1e-9;
-  };
-  return {
-      .read_bandwidth_gbps =
-          static_cast<double>(data.size() * sizeof(float)) / read * 1e-9,
-      .f32_peak_gflops = peak(loops.multiply_add, loops.operations),
-      .bf16_peak_gflops = peak(loops.pair_multiply_add, loops.pair_operations)};
+LimitMeter::LimitMeter(Backend& backend, ThreadPool& pool,
+                       const LimitLoops& loops, size_t bytes)
+    : pool_(pool), loops_(loops), results_(kTasks) {
+  const size_t size = bytes / sizeof(float) / (kTasks * 256) * (kTasks * 256);
+  auto memory = backend.Allocate(size * sizeof(float));
+  FLASH_CHECK(size > 0 && memory.ok());
+  memory_ = *std::move(memory);
+  data_ = {reinterpret_cast<float*>(memory_->data()), size};
+  std::fill(data_.begin(), data_.end(), 1.0f);  // pages of its own
 }
 
-MachineLimits Best(const MachineLimits& a, const MachineLimits& b) {
-  return {std::max(a.read_bandwidth_gbps, b.read_bandwidth_gbps),
-          std::max(a.f32_peak_gflops, b.f32_peak_gflops),
-          std::max(a.bf16_peak_gflops, b.bf16_peak_gflops)};
+void LimitMeter::Read() {
+  const int64_t piece = static_cast<int64_t>(data_.size()) / kTasks;
+  const double seconds = SecondsOf([&] {
+    pool_.ParallelFor(kTasks, [&](int task, int) {
+      results_[task] = loops_.read(data_.data() + task * piece, piece);
+    });
+  });
+  read_gbps_.push_back(static_cast<double>(data_.size() * sizeof(float)) /
+                       seconds * 1e-9);
+}
+
+double LimitMeter::PeakOf(float (*loop)(const float*, int64_t),
+                          int64_t operations) {
+  const std::vector<float> seeds(64, 0.0f);
+  const int threads = pool_.num_threads();
+  const double seconds = SecondsOf([&] {
+    pool_.ParallelFor(threads, [&](int task, int) {
+      results_[task % kTasks] = loop(seeds.data(), kRounds);
+    });
+  });
+  return static_cast<double>(operations * kRounds * threads) / seconds * 1e-9;
+}
+
+void LimitMeter::MultiplyAndAdd() {
+  f32_gflops_.push_back(PeakOf(loops_.multiply_add, loops_.operations));
+  bf16_gflops_.push_back(
+      PeakOf(loops_.pair_multiply_add, loops_.pair_operations));
+}
+
+MachineLimits LimitMeter::limits() const {
+  return {.read_bandwidth_gbps = Median(read_gbps_),
+          .f32_peak_gflops = Median(f32_gflops_),
+          .bf16_peak_gflops = Median(bf16_gflops_)};
+}
+
+double LimitMeter::ReadBandwidth(size_t first) const {
+  return Median({read_gbps_.begin() + first, read_gbps_.end()});
 }
 
 }  // namespace flash

@@ -99,6 +99,7 @@ class Feeder {
 };
 
 constexpr int kWarmUpSteps = 20;
+constexpr int kStepsBetween = 8;
 constexpr int kRepetitions = 5;  // of a period, at least
 
 // Steps around a chunk's end with all requests in phase; the largest of them.
@@ -127,7 +128,8 @@ double MeasureInPhase(FlashModel& model, int batch) {
 
 }  // namespace
 
-DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps) {
+DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps,
+                            const std::function<void()>& in_between) {
   FLASH_CHECK(batch <= model.num_slots());
   Feeder feeder(model);
   const int64_t chunk = model.chunk_size();
@@ -145,6 +147,7 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps) {
   for (int64_t step = 0; step < repetitions * period; ++step) {
     times.push_back(feeder.Decode(batch));
     bytes += static_cast<double>(model.step_bytes());
+    if (step % kStepsBetween == 0) in_between();
   }
   const double count = static_cast<double>(times.size());
   const double total = std::accumulate(times.begin(), times.end(), 0.0);
@@ -153,7 +156,7 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps) {
           .step_ms_max_in_phase = MeasureInPhase(model, batch),
           .tokens_per_second = 1000.0 * batch * count / total,
           .bytes_per_step = bytes / count,
-          .gbps = bytes / total * 1e-6};
+          .gbps = bytes / count / Median(times) * 1e-6};
 }
 
 StepTimes MeasureOneRequest(FlashModel& model, int chunks) {
@@ -208,18 +211,23 @@ FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early,
   return figures;
 }
 
-PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens) {
+PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens,
+                            const std::function<void()>& in_between) {
   Feeder feeder(model);
+  const int64_t chunk = model.chunk_size();
   model.Reset(0);
-  const int64_t begin = model.chunk_size();
-  feeder.Prompt(0, begin);
-  const auto start = SteadyClock::now();
-  feeder.Prompt(0, tokens);
-  const double seconds = MillisecondsSince(start) / 1000;
-  const int64_t operations =
-      PromptOperations(model.config(), begin, begin + tokens);
-  return {.tokens_per_second = static_cast<double>(tokens) / seconds,
-          .gflops = static_cast<double>(operations) / seconds * 1e-9};
+  feeder.Prompt(0, chunk);
+  std::vector<double> seconds;
+  for (int64_t at = 0; at < tokens; at += chunk) {
+    const auto start = SteadyClock::now();
+    feeder.Prompt(0, chunk);
+    seconds.push_back(MillisecondsSince(start) / 1000);
+    in_between();
+  }
+  const int64_t operations = PromptOperations(model.config(), chunk, 2 * chunk);
+  const double median = Median(seconds);
+  return {.tokens_per_second = static_cast<double>(chunk) / median,
+          .gflops = static_cast<double>(operations) / median * 1e-9};
 }
 
 }  // namespace flash

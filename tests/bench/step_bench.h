@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "server/model/flash_model.h"
@@ -33,13 +34,14 @@ struct DecodeFigures {
   double step_ms_max_in_phase = 0;  // all requests at a chunk's end at once
   double tokens_per_second = 0;     // batch / mean step
   double bytes_per_step = 0;        // mean of Backend::StepBytes()
-  double gbps = 0;                  // bytes / mean step
+  double gbps = 0;                  // mean bytes / median step
 };
 
 // `batch` requests, one token each a step, their chunk offsets evenly spread,
-// over at least `steps` steps and several periods. REQUIRES: the model has as
-// many slots.
-DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps);
+// over at least `steps` steps and several periods. Calls `in_between` between
+// them now and then. REQUIRES: the model has as many slots.
+DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps,
+                            const std::function<void()>& in_between);
 
 // One request over `chunks` whole chunks of single steps.
 StepTimes MeasureOneRequest(FlashModel& model, int chunks);
@@ -66,9 +68,10 @@ struct PromptFigures {
   double gflops = 0;  // PromptOperations() a second
 };
 
-// A prompt of `tokens` tokens behind a first chunk, in the largest runs there
-// are.
-PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens);
+// A prompt of `tokens` tokens behind a first chunk, a chunk at a time and with
+// `in_between` between the chunks, whose median counts.
+PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens,
+                            const std::function<void()>& in_between);
 
 }  // namespace flash
 
