@@ -57,7 +57,15 @@ inline void AddProduct(Left left, Right<T> right, int64_t depth,
 template <int N, typename T>
 inline void AddListed(const float* left, const int32_t* indices, Right<T> right,
                       int64_t depth, Tile<1, N>& sums) {
+  // Processors see no pattern in what is listed.
+  constexpr int64_t kAhead = 8;
+  const int64_t last = depth - 1;
   for (int64_t k = 0; k < depth; ++k) {
+    const T* ahead =
+        right.data +
+        indices[k + kAhead < last ? k + kAhead : last] * right.depth_stride;
+    __builtin_prefetch(ahead, 0, 3);
+    __builtin_prefetch(reinterpret_cast<const char*>(ahead) + 64, 0, 3);
     const T* columns = right.data + indices[k] * right.depth_stride;
     const F32x16 x = Set1(left[k]);
     for (int n = 0; n < N; ++n) {

@@ -12,8 +12,9 @@ namespace {
 // Positions that are folded at once. Larger blocks move the sum through memory
 // less often; smaller ones towards the chunk's end leave less for the two steps
 // there.
-constexpr int64_t kFoldPositions = 16;
+constexpr int64_t kFoldPositions = 32;
 constexpr int64_t kLastFoldPositions = 4;
+constexpr int64_t kLastPositions = 16;  // where these begin
 
 constexpr int64_t kLine = 64;  // every tensor begins on a cache line
 
@@ -151,7 +152,7 @@ Fold DecodeStates::FoldAfter(int slot, int layer, int64_t end) {
   // those of other layers lie elsewhere, for blocks of both sizes (5 and 7 are
   // odd, the sizes powers of two).
   const int64_t block =
-      chunk_size_ - end < kFoldPositions ? kLastFoldPositions : kFoldPositions;
+      chunk_size_ - end < kLastPositions ? kLastFoldPositions : kFoldPositions;
   const int64_t phase = layer * int64_t{5} + slot * int64_t{7};
   const int64_t edge = closes ? end : end - (end + phase) % block;
   if (begin + edge <= std::max(folded, positions_[slot])) return fold;
