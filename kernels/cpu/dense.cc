@@ -102,11 +102,9 @@ void Int8Tile(const DenseTask& task, int64_t row, int64_t output,
   }
   const int64_t quads = (task.inputs + 3) / 4;
   for (int64_t k = 0; k < quads; ++k) {
-    WeightQuads w[N];
-    for (int n = 0; n < N; ++n) w[n] = LoadQuads(weights + 64 * n);
-    for (int m = 0; m < M; ++m) {
-      for (int n = 0; n < N; ++n)
-        sums[m][n] = AddQuads(w[n], x[m][k], sums[m][n]);
+    for (int n = 0; n < N; ++n) {
+      const WeightQuads w = LoadQuads(weights + 64 * n);
+      for (int m = 0; m < M; ++m) sums[m][n] = AddQuads(w, x[m][k], sums[m][n]);
     }
     weights += 4 * kPanel;
   }
