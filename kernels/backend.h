@@ -6,7 +6,7 @@
 //
 // Shapes: B rows (the tokens of one step), D model width, E expanded width,
 // S query/key width, C chunk length, L layers, V vocabulary. All arithmetic
-// accumulates in float32.
+// accumulates in float32, but for int8 weights: see DenseSource.
 //
 // Padding: a matrix of n columns is stored with Padded(n) columns to a row, and
 // each row begins on a 64-byte line. Padding columns of operands are zero.
@@ -59,13 +59,24 @@ struct WeightRows {
 // A weight matrix and its bias as the checkpoint has them. The output of each
 // segment begins at a multiple of 16 columns: a row of the result is the
 // segments' results one after the other, each Padded(rows) wide.
+//
+// Stored as int8, an output's weights w become a scale, max |w| / 127, and the
+// integers nearest to w * (1 / scale), ties to even. Each row of x becomes the
+// same when it is multiplied, and
+//   y = sum * (row's scale * output's scale) + bias
+// with the exact sum of the integers' products, all else in float32 as it
+// stands. A scale below 2^-100 counts as 0, as do the numbers behind it.
 struct DenseSource {
   std::vector<WeightRows> segments;
   int64_t cols = 0;
-  DataType type = DataType::kFloat32;    // of the checkpoint's numbers
-  DataType stored = DataType::kFloat32;  // what to keep: float32 or bfloat16
-  std::vector<float> bias;               // [sum of rows], or empty
+  DataType type = DataType::kFloat32;  // of the checkpoint's numbers
+  // What to keep: float32, bfloat16 or int8.
+  DataType stored = DataType::kFloat32;
+  std::vector<float> bias;  // [sum of rows], or empty
 };
+
+// The deepest product of int8 whose sum is certain to be within an int32.
+inline constexpr int64_t kMaxInt8Inputs = INT32_MAX / (127 * 127);
 
 // A weight matrix on the device, in the order that the kernels want.
 class Dense {
@@ -128,7 +139,8 @@ class Backend {
   virtual void Download(void* to, const std::byte* from, size_t bytes) = 0;
   virtual void Zero(std::byte* data, size_t bytes) = 0;
 
-  // Packs a weight matrix. INVALID_ARGUMENT if a weight is not a finite number.
+  // Packs a weight matrix. INVALID_ARGUMENT if a weight is not a finite number,
+  // or if it is to be int8 and has more than kMaxInt8Inputs columns.
   virtual absl::StatusOr<std::unique_ptr<Dense>> MakeDense(
       const DenseSource& source) = 0;
 

@@ -10,10 +10,12 @@
 
 namespace flash {
 
-// How numbers are stored. Arithmetic is in float32 whatever they are stored in.
-enum class DataType { kFloat32, kFloat16, kBFloat16 };
+// How numbers are stored. Arithmetic is in float32 whatever they are stored in,
+// but for int8, which only dense weights are: see DenseSource::stored.
+enum class DataType { kFloat32, kFloat16, kBFloat16, kInt8 };
 
 constexpr size_t SizeOf(DataType type) {
+  if (type == DataType::kInt8) return 1;
   return type == DataType::kFloat32 ? 4 : 2;
 }
 

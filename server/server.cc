@@ -28,6 +28,8 @@ const char* NameOf(DataType type) {
       return "float16";
     case DataType::kBFloat16:
       return "bfloat16";
+    case DataType::kInt8:
+      return "int8";
   }
   return "unknown";
 }

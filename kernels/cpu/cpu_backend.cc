@@ -159,7 +159,8 @@ class CpuBackend final : public Backend {
   ThreadPool& pool_;
   const KernelTable& kernels_;
   Workload workload_;
-  std::unique_ptr<Buffer> inputs_;  // rows of x for bfloat16 weights
+  std::unique_ptr<Buffer> inputs_;   // rows of x for bfloat16, int8 weights
+  std::vector<float> input_scales_;  // [max_rows], for int8 weights
   std::vector<std::unique_ptr<Buffer>> scratch_;  // one for each worker
 
   StepRows step_;
@@ -173,11 +174,13 @@ class CpuBackend final : public Backend {
 
 absl::Status CpuBackend::Reserve(const Workload& workload) {
   workload_ = workload;
-  const int64_t pairs = (workload.max_inputs + 1) / 2;
-  auto inputs = HostBuffer::Allocate(workload.max_rows * pairs *
-                                     kernels_.input_pair_bytes);
+  const size_t row_bytes =
+      std::max((workload.max_inputs + 1) / 2 * kernels_.input_pair_bytes,
+               Padded(workload.max_inputs) / 4 * kernels_.input_quad_bytes);
+  auto inputs = HostBuffer::Allocate(workload.max_rows * row_bytes);
   if (!inputs.ok()) return inputs.status();
   inputs_ = *std::move(inputs);
+  input_scales_.resize(workload.max_rows);
   const int64_t weights = Padded(workload.chunk_size);  // of a row
   auto all = HostBuffer::Allocate(workload.max_rows * weights * sizeof(float));
   if (!all.ok()) return all.status();
@@ -287,6 +290,15 @@ void CpuBackend::RunDense(const Dense& dense, MatrixView<const float> x,
     ForEachRow(x.rows, [&](int64_t row) {
       kernels_.pack_inputs(x.Row(row), x.cols,
                            inputs_->data() + row * task.x_stride);
+    });
+  } else if (weight.type() == DataType::kInt8) {
+    kernel = kernels_.dense_int8;
+    task.x = inputs_->data();
+    task.x_stride = Padded(weight.inputs()) / 4 * kernels_.input_quad_bytes;
+    task.x_scales = input_scales_.data();
+    ForEachRow(x.rows, [&](int64_t row) {
+      input_scales_[row] = kernels_.round_inputs(
+          x.Row(row), x.cols, inputs_->data() + row * task.x_stride);
     });
   }
   step_bytes_ += static_cast<int64_t>(weight.bytes());

@@ -1,9 +1,12 @@
 #include "kernels/cpu/dense_weight.h"
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 #include "kernels/cpu/kernel_table.h"
 
@@ -68,6 +71,36 @@ std::vector<const std::byte*> OutputRows(const DenseSource& source) {
   return rows;
 }
 
+// Number k of an output's weights, as the bits of a float32.
+template <typename From>
+uint32_t WidenedBits(const std::byte* row, int64_t k) {
+  From number;
+  std::memcpy(&number, row + k * sizeof(From), sizeof(From));
+  return Widen(number);
+}
+
+// Calls pack(row, panel, lane) for each output that is not padding: its weights
+// in host memory, and its place. INVALID_ARGUMENT if one returns false: that it
+// met a number that is not finite.
+template <typename F>
+absl::Status PackOutputs(const DenseSource& source, ThreadPool& pool,
+                         F&& pack) {
+  const std::vector<const std::byte*> rows = OutputRows(source);
+  const int64_t num_outputs = static_cast<int64_t>(rows.size());
+  std::atomic<bool> finite{true};
+  const auto pack_panel = [&](int panel, int) {
+    for (int64_t lane = 0; lane < kPanel; ++lane) {
+      const int64_t output = panel * kPanel + lane;
+      if (output >= num_outputs || rows[output] == nullptr) continue;
+      if (!pack(rows[output], panel, lane)) finite.store(false);
+    }
+  };
+  pool.ParallelFor(static_cast<int>((num_outputs + kPanel - 1) / kPanel),
+                   pack_panel);
+  if (finite.load()) return absl::OkStatus();
+  return absl::InvalidArgumentError("a weight is not a finite number");
+}
+
 // One output's weights go to every kPanel-th place of its panel. `group` is how
 // many inputs stand side by side: 1, or 2 for bfloat16.
 template <typename From, typename To>
@@ -75,9 +108,7 @@ bool PackOutput(const std::byte* row, int64_t inputs, int64_t group,
                 typename To::Type* panel) {
   bool finite = true;
   for (int64_t k = 0; k < inputs; ++k) {
-    From number;
-    std::memcpy(&number, row + k * sizeof(From), sizeof(From));
-    const typename To::Type bits = To::Narrow(Widen(number));
+    const typename To::Type bits = To::Narrow(WidenedBits<From>(row, k));
     finite &= To::IsFinite(bits);
     panel[k / group * group * kPanel + k % group] = bits;
   }
@@ -88,39 +119,76 @@ template <typename From, typename To>
 absl::Status Pack(const DenseSource& source, ThreadPool& pool, std::byte* out) {
   using Stored = typename To::Type;
   const int64_t group = sizeof(Stored) == 2 ? 2 : 1;
-  const std::vector<const std::byte*> rows = OutputRows(source);
   const int64_t panel_size = (source.cols + group - 1) / group * group * kPanel;
-  const int64_t num_outputs = static_cast<int64_t>(rows.size());
-  std::atomic<bool> finite{true};
-  const auto pack_panel = [&](int panel, int) {
-    Stored* to = reinterpret_cast<Stored*>(out) + panel * panel_size;
-    for (int64_t n = 0; n < kPanel; ++n) {
-      const int64_t output = panel * kPanel + n;
-      if (output >= num_outputs || rows[output] == nullptr) continue;
-      if (!PackOutput<From, To>(rows[output], source.cols, group,
-                                to + n * group)) {
-        finite.store(false);
-      }
-    }
-  };
-  pool.ParallelFor(static_cast<int>((num_outputs + kPanel - 1) / kPanel),
-                   pack_panel);
-  if (finite.load()) return absl::OkStatus();
-  return absl::InvalidArgumentError("a weight is not a finite number");
+  return PackOutputs(
+      source, pool, [&](const std::byte* row, int64_t panel, int64_t lane) {
+        return PackOutput<From, To>(
+            row, source.cols, group,
+            reinterpret_cast<Stored*>(out) + panel * panel_size + lane * group);
+      });
 }
 
-template <typename To>
-absl::Status PackTo(const DenseSource& source, ThreadPool& pool,
-                    std::byte* out) {
-  switch (source.type) {
-    case DataType::kFloat32:
-      return Pack<float, To>(source, pool, out);
-    case DataType::kFloat16:
-      return Pack<Float16, To>(source, pool, out);
-    case DataType::kBFloat16:
-      return Pack<uint16_t, To>(source, pool, out);
+float FromBits(uint32_t bits) {
+  float number;
+  std::memcpy(&number, &bits, sizeof(number));
+  return number;
+}
+
+// As Pack(), but rounded to integers as backend.h says.
+template <typename From>
+bool PackInt8Output(const std::byte* row, int64_t inputs, int64_t lane,
+                    std::byte* panel) {
+  uint32_t largest = 0;  // magnitudes are in the order of their bits
+  for (int64_t k = 0; k < inputs; ++k) {
+    largest = std::max(largest, WidenedBits<From>(row, k) & 0x7fffffff);
   }
-  return absl::InternalError("no such type");
+  if (largest >= kExponent) return false;
+  const float scale = FromBits(largest) / 127;
+  if (scale < kLeastInt8Scale) return true;  // all remains 0
+  const float inverse = 1 / scale;
+  auto* head = reinterpret_cast<Int8PanelHead*>(panel);
+  auto* weights = reinterpret_cast<int8_t*>(panel + sizeof(Int8PanelHead));
+  int64_t sum = 0;
+  for (int64_t k = 0; k < inputs; ++k) {
+    const float weight = FromBits(WidenedBits<From>(row, k));
+    const auto rounded = static_cast<int8_t>(std::lrint(weight * inverse));
+    weights[(k / 4 * kPanel + lane) * 4 + k % 4] = rounded;
+    sum += rounded;
+  }
+  head->scale[lane] = scale;
+  head->offset[lane] = static_cast<int32_t>(static_cast<uint32_t>(-128 * sum));
+  return true;
+}
+
+template <typename From>
+absl::Status PackInt8(const DenseSource& source, ThreadPool& pool,
+                      std::byte* out) {
+  if (source.cols > kMaxInt8Inputs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it has ", source.cols, " inputs; int8 weights may have ",
+                     kMaxInt8Inputs));
+  }
+  return PackOutputs(
+      source, pool, [&](const std::byte* row, int64_t panel, int64_t lane) {
+        return PackInt8Output<From>(row, source.cols, lane,
+                                    out + panel * Int8PanelBytes(source.cols));
+      });
+}
+
+template <typename From>
+absl::Status PackFrom(const DenseSource& source, ThreadPool& pool,
+                      std::byte* out) {
+  switch (source.stored) {
+    case DataType::kFloat32:
+      return Pack<From, Float32Bits>(source, pool, out);
+    case DataType::kBFloat16:
+      return Pack<From, BFloat16Bits>(source, pool, out);
+    case DataType::kInt8:
+      return PackInt8<From>(source, pool, out);
+    case DataType::kFloat16:
+      break;
+  }
+  return absl::InternalError("weights are not kept in this type");
 }
 
 std::vector<float> PaddedBias(const DenseSource& source, int64_t outputs) {
@@ -150,6 +218,9 @@ int64_t PaddedOutputs(const DenseSource& source) {
 
 size_t PanelBytes(const DenseSource& source) {
   const int64_t panels = (PaddedOutputs(source) + kPanel - 1) / kPanel;
+  if (source.stored == DataType::kInt8) {
+    return panels * Int8PanelBytes(source.cols);
+  }
   const int64_t inputs = source.stored == DataType::kFloat32
                              ? source.cols
                              : (source.cols + 1) / 2 * 2;
@@ -158,10 +229,17 @@ size_t PanelBytes(const DenseSource& source) {
 
 absl::Status PackPanels(const DenseSource& source, ThreadPool& pool,
                         std::byte* out) {
-  if (source.stored == DataType::kFloat32) {
-    return PackTo<Float32Bits>(source, pool, out);
+  switch (source.type) {
+    case DataType::kFloat32:
+      return PackFrom<float>(source, pool, out);
+    case DataType::kFloat16:
+      return PackFrom<Float16>(source, pool, out);
+    case DataType::kBFloat16:
+      return PackFrom<uint16_t>(source, pool, out);
+    case DataType::kInt8:
+      break;
   }
-  return PackTo<BFloat16Bits>(source, pool, out);
+  return absl::InternalError("a checkpoint's weights are not of this type");
 }
 
 DenseWeight::DenseWeight(const DenseSource& source, int64_t outputs,

@@ -14,8 +14,9 @@
 namespace flash::cpu {
 
 // Weights stand in panels of kPanel outputs, one order for 1 row and for 256:
-// float32 [panel][input][kPanel], bfloat16 [panel][input / 2][kPanel][2], with
-// zeros where there is no output or no input.
+// float32 [panel][input][kPanel], bfloat16 [panel][input / 2][kPanel][2], int8
+// [panel][input / 4][kPanel][4] with an Int8PanelHead before each panel; zeros
+// where there is no output or no input.
 class DenseWeight final : public Dense {
  public:
   // `memory` holds the panels, as PackPanels() writes them.
@@ -40,7 +41,8 @@ size_t PanelBytes(const DenseSource& source);
 
 // Writes the panels of `source` to `out`, which is zero before, with all of the
 // pool's threads. INVALID_ARGUMENT if a weight is not finite, or becomes
-// infinite in the type that is stored.
+// infinite in the type that is stored; or if int8 weights have more than
+// kMaxInt8Inputs inputs.
 absl::Status PackPanels(const DenseSource& source, ThreadPool& pool,
                         std::byte* out);
 

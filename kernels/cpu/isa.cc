@@ -33,8 +33,10 @@ bool HasAvx512() {
          __builtin_cpu_supports("avx512vl") &&
          __builtin_cpu_supports("avx512dq");
 }
+// Every processor with the bfloat16 instructions has those for int8 too.
 bool HasAvx512Bf16() {
-  return HasAvx512() && __builtin_cpu_supports("avx512bf16");
+  return HasAvx512() && __builtin_cpu_supports("avx512bf16") &&
+         __builtin_cpu_supports("avx512vnni");
 }
 bool HasPortable() { return true; }
 

@@ -13,8 +13,24 @@
 namespace flash::cpu {
 
 // Outputs of a dense product that are packed together: weights are stored
-// [panel][input][kPanel], bfloat16 ones [panel][input / 2][kPanel][2].
+// [panel][input][kPanel], bfloat16 ones [panel][input / 2][kPanel][2], int8
+// ones [panel][input / 4][kPanel][4] with a head before each panel.
 inline constexpr int64_t kPanel = 64;
+
+// What belongs to the outputs of one panel of int8 weights.
+struct Int8PanelHead {
+  float scale[kPanel];
+  // -128 times the sum of the output's weights, modulo 2^32: what the sum
+  // begins with where inputs are stored with 128 added.
+  int32_t offset[kPanel];
+};
+constexpr int64_t Int8PanelBytes(int64_t inputs) {
+  return sizeof(Int8PanelHead) + (inputs + 3) / 4 * 4 * kPanel;
+}
+
+// The least scale of int8 numbers that is not taken for 0, so that its inverse
+// is a number.
+inline constexpr float kLeastInt8Scale = 0x1p-100f;
 
 enum class Epilogue { kStore, kSilu, kAdd };
 
@@ -24,9 +40,11 @@ struct DenseTask {
   const float* bias = nullptr;  // [outputs], zeros where there is none
   int64_t inputs = 0;
   int64_t outputs = 0;
-  // The rows of x: float32, or packed by pack_inputs for bfloat16 weights.
+  // The rows of x: float32, or packed by pack_inputs for bfloat16 weights, by
+  // round_inputs for int8 ones.
   const std::byte* x = nullptr;
-  size_t x_stride = 0;  // bytes
+  size_t x_stride = 0;              // bytes
+  const float* x_scales = nullptr;  // of each row, for int8 weights
   Epilogue epilogue = Epilogue::kStore;
   MatrixView<float> y;
   int64_t first_panel = 0;
@@ -78,13 +96,18 @@ struct KernelTable {
   const char* name;
   int tile_rows;            // rows that share what they read
   size_t input_pair_bytes;  // what pack_inputs writes for two inputs
+  size_t input_quad_bytes;  // what round_inputs writes for four
 
   void (*embed)(const Embedding& embedding, const Row& row, int64_t cols,
                 float* x);
   void (*normalize)(const Norm& norm, const float* x, int64_t cols, float* y);
   void (*pack_inputs)(const float* x, int64_t n, std::byte* out);
+  // Writes Padded(n) inputs as int8, and returns their scale: NaN where an
+  // input is not finite.
+  float (*round_inputs)(const float* x, int64_t n, std::byte* out);
   void (*dense_float32)(const DenseTask& task);
   void (*dense_bfloat16)(const DenseTask& task);
+  void (*dense_int8)(const DenseTask& task);
   // Returns whether gate, value and z of the row are finite.
   bool (*append_heads)(const AppendTask& task);
   // Fills the task's weights: w_ij of its rows.

@@ -18,6 +18,8 @@ bool AllFiniteRow(const float* x, int64_t padded_cols);
 void PackInputRow(const float* x, int64_t n, std::byte* out);
 void DenseFloat32(const DenseTask& task);
 void DenseBFloat16(const DenseTask& task);
+float RoundInputRow(const float* x, int64_t n, std::byte* out);
+void DenseInt8(const DenseTask& task);
 // append_heads.cc
 bool AppendHeads(const AppendTask& task);
 // attend.cc

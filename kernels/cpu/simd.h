@@ -17,6 +17,11 @@
 //   WeightPairs, InputPair    products of bfloat16 weights, two inputs at a
 //   LoadPairs PackInputs      time: weights are stored [inputs / 2][16][2]
 //   PairFma
+//   I32x16                    sixteen int32: sums of products of int8 weights,
+//   WeightQuads, InputQuad    four inputs at a time: weights are stored
+//   FirstSums LoadQuads       [inputs / 4][16][4]; FirstSums gives what the
+//   StoreQuads AddQuads       sums begin with, and StoreQuads rounds sixteen
+//   ToFloat                   inputs to integers
 
 #ifndef KERNELS_CPU_SIMD_H_
 #define KERNELS_CPU_SIMD_H_

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/quads_widened.h"
+
 namespace flash::cpu::FLASH_ISA {
 
 constexpr int kTileRows = 3;
@@ -136,8 +138,53 @@ inline F32x16 OddBFloat16(const uint16_t* p) {
   return {OddOfEightPairs(p), OddOfEightPairs(p + 16)};
 }
 
+// Not __m256i, which is four numbers to the compiler: see simd_avx512.h.
+struct I32x16 {
+  using Lanes = int32_t __attribute__((vector_size(32)));
+  Lanes lo, hi;
+};
+inline F32x16 ToFloat(I32x16 x) {
+  return {_mm256_cvtepi32_ps((__m256i)x.lo), _mm256_cvtepi32_ps((__m256i)x.hi)};
+}
+
+struct EightQuads {
+  __m256i even, odd;  // of the 32 weights, as int16
+};
+inline EightQuads LoadEightQuads(const int8_t* p) {
+  const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  return {_mm256_srai_epi16(_mm256_slli_epi16(bytes, 8), 8),
+          _mm256_srai_epi16(bytes, 8)};
+}
+inline I32x16::Lanes AddEightQuads(EightQuads weights, InputQuad input,
+                                   I32x16::Lanes sum) {
+  const __m256i even =
+      _mm256_madd_epi16(weights.even, _mm256_set1_epi32(input.even));
+  const __m256i odd =
+      _mm256_madd_epi16(weights.odd, _mm256_set1_epi32(input.odd));
+  return sum + (I32x16::Lanes)even + (I32x16::Lanes)odd;
+}
+
+struct WeightQuads {
+  EightQuads lo, hi;
+};
+inline WeightQuads LoadQuads(const int8_t* p) {
+  return {LoadEightQuads(p), LoadEightQuads(p + 32)};
+}
+inline void StoreQuads(InputQuad* out, F32x16 x) {
+  int32_t integers[16];
+  auto* to = reinterpret_cast<__m256i*>(integers);
+  _mm256_storeu_si256(to, _mm256_cvtps_epi32(x.lo));
+  _mm256_storeu_si256(to + 1, _mm256_cvtps_epi32(x.hi));
+  StoreQuads(out, integers);
+}
+inline I32x16 FirstSums(const int32_t*) { return I32x16(); }
+inline I32x16 AddQuads(WeightQuads weights, InputQuad input, I32x16 sum) {
+  return {AddEightQuads(weights.lo, input, sum.lo),
+          AddEightQuads(weights.hi, input, sum.hi)};
+}
+
 }  // namespace flash::cpu::FLASH_ISA
 
-#include "kernels/cpu/pairs_widened.h"  // needs the two above
+#include "kernels/cpu/pairs_widened.h"  // needs EvenBFloat16, OddBFloat16
 
 #endif  // KERNELS_CPU_SIMD_AVX2_H_

@@ -81,6 +81,14 @@ inline void Store(uint16_t* p, F32x16 x) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(quiet, 16)));
 }
 
+// Not __m512i, which is eight numbers to the compiler: it would keep each sum
+// twice over, once as these and once as those.
+struct I32x16 {
+  using Lanes = int32_t __attribute__((vector_size(64)));
+  Lanes v;
+};
+inline F32x16 ToFloat(I32x16 x) { return {_mm512_cvtepi32_ps((__m512i)x.v)}; }
+
 inline bool AllFinite(F32x16 x) {
   return _mm512_cmp_ps_mask(_mm512_sub_ps(x.v, x.v), _mm512_setzero_ps(),
                             _CMP_EQ_OQ) == 0xffff;

@@ -1,5 +1,6 @@
-// AVX-512 with the bfloat16 instructions: products of bfloat16 weights round
-// their inputs to bfloat16, flush denormals and add the odd element first.
+// AVX-512 with the bfloat16 and the int8 instructions: products of bfloat16
+// weights round their inputs to bfloat16, flush denormals and add the odd
+// element first.
 
 #ifndef KERNELS_CPU_SIMD_AVX512BF16_H_
 #define KERNELS_CPU_SIMD_AVX512BF16_H_
@@ -41,6 +42,40 @@ inline WeightPairs LoadPairs(const uint16_t* p) {
 inline F32x16 PairFma(WeightPairs weights, InputPair input, F32x16 sum) {
   const __m512i broadcast = _mm512_set1_epi32(static_cast<int>(input.bits));
   return {_mm512_dpbf16_ps(sum.v, weights.v, (__m512bh)broadcast)};
+}
+
+// The instruction multiplies unsigned inputs by signed weights, so inputs have
+// 128 added, and the sums begin with what takes that away again. It wraps
+// around, and the true sum is an int32: it does not matter that what lies
+// between may not be.
+struct InputQuad {
+  uint32_t bits;  // four uint8
+};
+
+struct WeightQuads {
+  __m512i v;
+};
+
+inline void StoreQuads(InputQuad* out, F32x16 x) {
+  const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(x.v));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(out),
+                   _mm_xor_si128(bytes, _mm_set1_epi8(-128)));
+}
+
+inline I32x16 FirstSums(const int32_t* offset) {
+  I32x16 sums;
+  std::memcpy(&sums.v, offset, sizeof(sums.v));
+  return sums;
+}
+
+inline WeightQuads LoadQuads(const int8_t* p) {
+  return {_mm512_loadu_si512(p)};
+}
+
+inline I32x16 AddQuads(WeightQuads weights, InputQuad input, I32x16 sum) {
+  const __m512i broadcast = _mm512_set1_epi32(static_cast<int>(input.bits));
+  return {
+      (I32x16::Lanes)_mm512_dpbusd_epi32((__m512i)sum.v, broadcast, weights.v)};
 }
 
 }  // namespace flash::cpu::FLASH_ISA

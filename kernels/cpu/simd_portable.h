@@ -132,8 +132,40 @@ inline F32x16 OddBFloat16(const uint16_t* p) {
   });
 }
 
+struct I32x16 {
+  int32_t v[kLanes];
+};
+inline F32x16 ToFloat(I32x16 x) {
+  return EachLane([&](int i) { return static_cast<float>(x.v[i]); });
+}
+
+struct InputQuad {
+  int8_t v[4];
+};
+struct WeightQuads {
+  int8_t v[kLanes][4];
+};
+inline WeightQuads LoadQuads(const int8_t* p) {
+  WeightQuads weights;
+  std::memcpy(weights.v, p, sizeof(weights.v));
+  return weights;
+}
+inline void StoreQuads(InputQuad* out, F32x16 x) {
+  for (int i = 0; i < kLanes; ++i) {
+    out[i / 4].v[i % 4] =
+        static_cast<int8_t>(_mm_cvtss_si32(_mm_set_ss(x.v[i])));
+  }
+}
+inline I32x16 FirstSums(const int32_t*) { return I32x16(); }
+inline I32x16 AddQuads(WeightQuads weights, InputQuad input, I32x16 sum) {
+  for (int i = 0; i < kLanes; ++i) {
+    for (int k = 0; k < 4; ++k) sum.v[i] += weights.v[i][k] * input.v[k];
+  }
+  return sum;
+}
+
 }  // namespace flash::cpu::FLASH_ISA
 
-#include "kernels/cpu/pairs_widened.h"  // needs the two above
+#include "kernels/cpu/pairs_widened.h"  // needs EvenBFloat16, OddBFloat16
 
 #endif  // KERNELS_CPU_SIMD_PORTABLE_H_

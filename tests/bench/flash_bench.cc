@@ -30,7 +30,7 @@ ABSL_FLAG(std::vector<std::string>, batch,
           std::vector<std::string>({"1", "8", "32"}),
           "numbers of requests that decode at once");
 ABSL_FLAG(std::string, weights, "bfloat16",
-          "type of the dense weights: float32 or bfloat16");
+          "type of the dense weights: float32, bfloat16 or int8");
 ABSL_FLAG(std::string, cache, "bfloat16",
           "type of chunk and U: float32 or bfloat16");
 ABSL_FLAG(int, threads, 2, "compute threads");
@@ -71,17 +71,19 @@ struct Bench {
   std::unique_ptr<FlashModel> model;
 };
 
-absl::StatusOr<DataType> ParseType(const std::string& name) {
+absl::StatusOr<DataType> ParseType(const std::string& name, bool is_weights) {
   if (name == "float32") return DataType::kFloat32;
   if (name == "bfloat16") return DataType::kBFloat16;
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown type \"", name, "\"; known: float32, bfloat16"));
+  if (name == "int8" && is_weights) return DataType::kInt8;
+  return absl::InvalidArgumentError(absl::StrCat("unknown type \"", name,
+                                                 "\"; known: float32, bfloat16",
+                                                 is_weights ? ", int8" : ""));
 }
 
 absl::StatusOr<FlashModel::Options> ModelOptions(int slots) {
-  const auto weights = ParseType(absl::GetFlag(FLAGS_weights));
+  const auto weights = ParseType(absl::GetFlag(FLAGS_weights), true);
   if (!weights.ok()) return weights.status();
-  const auto cache = ParseType(absl::GetFlag(FLAGS_cache));
+  const auto cache = ParseType(absl::GetFlag(FLAGS_cache), false);
   if (!cache.ok()) return cache.status();
   return FlashModel::Options{
       .weights = *weights, .cache = *cache, .slots = slots};

@@ -44,11 +44,11 @@ Heard Caller::Generate(const v1::GenerateRequest& request) {
   return heard;
 }
 
-v1::Load Caller::Load() {
+v1::ServerInfo Caller::Info() {
   grpc::ClientContext context;
   v1::ServerInfo info;
   control_->GetServerInfo(&context, {}, &info);
-  return info.load();
+  return info;
 }
 
 bool Caller::WaitFor(const std::function<bool(const v1::Load&)>& wanted,

@@ -42,7 +42,8 @@ class Caller {
   Heard Generate(const v1::GenerateRequest& request);
 
   v1::Inference::Stub& inference() { return *inference_; }
-  v1::Load Load();
+  v1::ServerInfo Info();
+  v1::Load Load() { return Info().load(); }
 
   // Waits, at most `seconds`, until the server's load is as wanted.
   bool WaitFor(const std::function<bool(const v1::Load&)>& wanted, int seconds);

@@ -102,6 +102,20 @@ TEST_F(DemoModelTest, ReadsAsEnglishAndSaysWhatItUsed) {
             heard.usage.prompt_tokens() + heard.ids.size());
 }
 
+TEST_F(DemoModelTest, ServesInt8WeightsIfToldToAndSaysSo) {
+  const ServerProcess& server = Start({"--weights=int8"});
+  Caller caller(server.address());
+  const v1::ServerInfo info = caller.Info();
+  EXPECT_EQ(info.weights_type(), "int8");
+  EXPECT_EQ(info.cache_type(), "bfloat16");
+  EXPECT_THAT(info.numerics(), testing::HasSubstr("/weights=int8/"));
+  v1::GenerateRequest request = Request("In the beginning God created", 60);
+  request.mutable_sampling()->set_temperature(0);
+  const Heard heard = caller.Generate(request);
+  ASSERT_TRUE(heard.status.ok()) << heard.status.error_message();
+  EXPECT_THAT(heard.text, testing::HasSubstr("the "));
+}
+
 TEST_F(DemoModelTest, AUnaryCallGivesWhatAStreamGives) {
   const ServerProcess& server = Start({});
   Caller caller(server.address());

@@ -1,4 +1,5 @@
-// Project() and ProjectAndAdd() against their definition in double.
+// Project() and ProjectAndAdd() against their definition in double; for int8
+// weights see dense_int8_test.cc.
 
 #include <cmath>
 #include <utility>
@@ -18,6 +19,8 @@ constexpr int kLastRoundings = 4;
 constexpr double kSiluTolerance = 1e-6;
 
 constexpr DataType kStoredTypes[] = {DataType::kFloat32, DataType::kBFloat16};
+constexpr DataType kAllStoredTypes[] = {DataType::kFloat32, DataType::kBFloat16,
+                                        DataType::kInt8};
 
 class DenseTest : public BackendTest {
  protected:
@@ -189,7 +192,7 @@ TEST_P(DenseTest, AddsToWhatIsThere) {
 }
 
 TEST_P(DenseTest, GivesEachRowTheSameBitsAloneAndInACrowd) {
-  for (const DataType stored : kStoredTypes) {
+  for (const DataType stored : kAllStoredTypes) {
     const TestWeights weights(
         {.segments = {130, 33}, .cols = 67, .stored = stored, .has_bias = true},
         random_);
@@ -211,7 +214,7 @@ TEST_P(DenseTest, GivesEachRowTheSameBitsAloneAndInACrowd) {
 }
 
 TEST_P(DenseTest, GivesASegmentTheSameBitsAloneAndAmongOthers) {
-  for (const DataType stored : kStoredTypes) {
+  for (const DataType stored : kAllStoredTypes) {
     const TestWeights weights({.segments = {17, 70, 33},
                                .cols = 45,
                                .stored = stored,

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/dense_weight.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -17,6 +18,8 @@ namespace {
 constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat16,
                                DataType::kBFloat16};
 constexpr DataType kStoredTypes[] = {DataType::kFloat32, DataType::kBFloat16};
+constexpr DataType kAllStoredTypes[] = {DataType::kFloat32, DataType::kBFloat16,
+                                        DataType::kInt8};
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLargest = std::numeric_limits<float>::max();
 
@@ -106,6 +109,55 @@ TEST(DenseWeightTest, RoundsToTheNearestEvenBFloat16) {
   }
 }
 
+// The bytes of panels of int8 weights.
+std::vector<std::byte> ExpectedInt8Panels(const TestWeights& weights) {
+  const int64_t cols = weights.source().cols;
+  std::vector<std::byte> bytes(cpu::PanelBytes(weights.source()));
+  for (const TestWeights::Output& output : weights.outputs()) {
+    std::byte* panel =
+        bytes.data() + output.column / cpu::kPanel * cpu::Int8PanelBytes(cols);
+    const int64_t lane = output.column % cpu::kPanel;
+    double largest = 0;
+    for (const double weight : output.weights) {
+      largest = std::max(largest, std::fabs(weight));
+    }
+    const float scale = static_cast<float>(largest) / 127;
+    int32_t offset = 0;
+    for (int64_t k = 0; k < cols; ++k) {
+      const float weight = static_cast<float>(output.weights[k]);
+      const auto rounded =
+          static_cast<int8_t>(std::nearbyint(weight * (1 / scale)));
+      panel[sizeof(cpu::Int8PanelHead) + (k / 4 * cpu::kPanel + lane) * 4 +
+            k % 4] = static_cast<std::byte>(rounded);
+      offset -= 128 * rounded;
+    }
+    auto* head = reinterpret_cast<cpu::Int8PanelHead*>(panel);
+    head->scale[lane] = scale;
+    head->offset[lane] = offset;
+  }
+  return bytes;
+}
+
+TEST(DenseWeightTest, StandsInPanelsWithTheirHeadsWhereItIsInt8) {
+  RandomSource random(1);
+  for (const DataType type : kTypes) {
+    for (const int64_t cols : {1, 3, 4, 18, 33}) {
+      const TestWeights weights({.segments = {1, 70, 16, 33},
+                                 .cols = cols,
+                                 .type = type,
+                                 .stored = DataType::kInt8},
+                                random);
+      ThreadPool pool(2);
+      const Lines memory(cpu::PanelBytes(weights.source()), 0);
+      ASSERT_TRUE(cpu::PackPanels(weights.source(), pool, memory.data()).ok());
+      EXPECT_EQ(
+          std::vector<std::byte>(
+              memory.data(), memory.data() + cpu::PanelBytes(weights.source())),
+          ExpectedInt8Panels(weights));
+    }
+  }
+}
+
 class MakeDenseTest : public BackendTest {
  protected:
   // Whether a matrix with this weight in any one place is accepted.
@@ -132,7 +184,7 @@ class MakeDenseTest : public BackendTest {
 
 TEST_P(MakeDenseTest, RefusesWeightsThatAreNotFinite) {
   for (const DataType type : kTypes) {
-    for (const DataType stored : kStoredTypes) {
+    for (const DataType stored : kAllStoredTypes) {
       for (const float fault : {std::nanf(""), kInfinity, -kInfinity}) {
         EXPECT_FALSE(Accepts(fault, type, stored)) << fault;
       }
@@ -146,6 +198,7 @@ TEST_P(MakeDenseTest, RefusesWeightsThatOverflowInTheStoredType) {
   EXPECT_FALSE(Accepts(-0x1.ffp127f, DataType::kFloat32, DataType::kBFloat16));
   EXPECT_TRUE(Accepts(0x1.fep127f, DataType::kFloat32, DataType::kBFloat16));
   EXPECT_TRUE(Accepts(-0x1.fep127f, DataType::kBFloat16, DataType::kFloat32));
+  EXPECT_TRUE(Accepts(kLargest, DataType::kFloat32, DataType::kInt8));
 }
 
 TEST_P(MakeDenseTest, RefusesANaNWhoseUpperHalfIsAnInfinity) {
@@ -154,17 +207,20 @@ TEST_P(MakeDenseTest, RefusesANaNWhoseUpperHalfIsAnInfinity) {
   std::memcpy(&nan, &bits, sizeof(nan));
   EXPECT_FALSE(Accepts(nan, DataType::kFloat32, DataType::kFloat32));
   EXPECT_FALSE(Accepts(nan, DataType::kFloat32, DataType::kBFloat16));
+  EXPECT_FALSE(Accepts(nan, DataType::kFloat32, DataType::kInt8));
 }
 
 TEST_P(MakeDenseTest, SaysHowMuchAStepReads) {
   const TestBackend backend = Make();
-  const TestWeights weights(
-      {.segments = {70, 3}, .cols = 17, .stored = DataType::kBFloat16},
-      random_);
-  const auto dense = backend->MakeDense(weights.source());
-  ASSERT_TRUE(dense.ok());
-  // 80 + 16 outputs in two panels, 17 inputs in nine pairs.
-  EXPECT_EQ((*dense)->bytes(), 2u * 64 * 18 * 2);
+  const auto bytes = [&](DataType stored) {
+    const TestWeights weights(
+        {.segments = {70, 3}, .cols = 17, .stored = stored}, random_);
+    return (*backend->MakeDense(weights.source()))->bytes();
+  };
+  // 80 + 16 outputs in two panels; 17 inputs in nine pairs, in five quads with
+  // a scale and an offset for each output.
+  EXPECT_EQ(bytes(DataType::kBFloat16), 2u * 64 * 18 * 2);
+  EXPECT_EQ(bytes(DataType::kInt8), 2u * 64 * (20 + 4 + 4));
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, MakeDenseTest, EveryBackend(), BackendName);

@@ -28,6 +28,8 @@ float RoundedTo(DataType type, float number) {
       return static_cast<float>(static_cast<_Float16>(number));
     case DataType::kBFloat16:
       return NearestBFloat16(number);
+    case DataType::kInt8:  // has no scale by itself
+      return number;
   }
   return 0;
 }

@@ -21,7 +21,8 @@ inline constexpr uint32_t kNaNs = 0xffffffff;
 inline constexpr uint32_t kInfinities = 0x7f800000;          // of float32
 inline constexpr uint32_t kBFloat16Infinities = 0x7f807f80;  // pairs of them
 
-// The nearest number that `type` has, ties to even.
+// The nearest number that `type` has, ties to even. For int8 it is
+// the number itself: how it is rounded depends on others.
 float RoundedTo(DataType type, float number);
 
 // Memory that begins on a 64-byte line, and ends where its last line does.

@@ -24,7 +24,7 @@ class TestWeights {
   // One output that is not padding.
   struct Output {
     int64_t column = 0;           // of the result
-    std::vector<double> weights;  // as they are stored
+    std::vector<double> weights;  // as they are stored, see RoundedTo()
     double bias = 0;
   };
 

@@ -148,9 +148,11 @@ const char* NameOf(DataType type) {
     case DataType::kFloat16:
       return "F16";
     case DataType::kBFloat16:
+      return "BF16";
+    case DataType::kInt8:  // no checkpoint's
       break;
   }
-  return "BF16";
+  return "";
 }
 
 }  // namespace

@@ -49,6 +49,8 @@ Vector Numbers(const TensorView& tensor) {
       case DataType::kBFloat16:
         numbers[i] = FromBits(bits, 8, 7);
         break;
+      case DataType::kInt8:  // no checkpoint's
+        break;
     }
   }
   return numbers;

@@ -64,6 +64,12 @@ TEST_F(ServerConfigTest, ReadsEveryFlag) {
   EXPECT_EQ(config->slow_reader_timeout, std::chrono::milliseconds(500));
 }
 
+TEST_F(ServerConfigTest, WeightsCanBeOfTypesThatAStateCannot) {
+  EXPECT_EQ(Read({"--weights=int8"})->weights, DataType::kInt8);
+  EXPECT_EQ(Read({"--weights=bfloat16"})->weights, DataType::kBFloat16);
+  EXPECT_FALSE(Read({"--weights=auto"})->weights.has_value());
+}
+
 TEST_F(ServerConfigTest, HasAnEnvironmentTwinOfEachFlag) {
   const auto config =
       Read({"--threads=3"}, {{"FLASH_SLOTS", "5"},
@@ -82,8 +88,9 @@ TEST_F(ServerConfigTest, NamesFlagValueAndWhatIsAccepted) {
   EXPECT_EQ(Error("--slots=0"),
             "--slots is \"0\"; it must be auto, or from 1 to 65536");
   EXPECT_THAT(Error("--threads=many"), HasSubstr("--threads is \"many\""));
-  EXPECT_THAT(Error("--weights=int4"), HasSubstr("auto, float32 or bfloat16"));
-  EXPECT_THAT(Error("--cache=x"), HasSubstr("--cache"));
+  EXPECT_THAT(Error("--weights=int4"),
+              HasSubstr("auto, float32, bfloat16 or int8"));
+  EXPECT_THAT(Error("--cache=int8"), HasSubstr("auto, float32 or bfloat16"));
   EXPECT_THAT(Error("--device=tpu"), HasSubstr("auto, cpu or cuda"));
   EXPECT_THAT(Error("--cpu_isa=sse"), HasSubstr("avx2 or portable"));
   EXPECT_THAT(Error("--listen=8500"), HasSubstr("HOST:PORT"));

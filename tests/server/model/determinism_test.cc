@@ -31,7 +31,8 @@ bool SameBits(const std::vector<LogitsRow>& a,
 
 struct Numerics {
   std::string isa;
-  DataType type;
+  DataType weights;
+  DataType cache;
 };
 
 class DeterminismTest : public testing::TestWithParam<Numerics> {
@@ -46,8 +47,8 @@ class DeterminismTest : public testing::TestWithParam<Numerics> {
   static RunnerSettings Settings(int threads, int slots) {
     return {.isa = GetParam().isa,
             .threads = threads,
-            .weights = GetParam().type,
-            .cache = GetParam().type,
+            .weights = GetParam().weights,
+            .cache = GetParam().cache,
             .slots = slots};
   }
 
@@ -283,7 +284,7 @@ TEST_P(DeterminismTest, ANumberThatIsNotFiniteEndsItsOwnRunOnly) {
   runner.Read(0, std::span(ids).first(ids.size() - 1), 1);
   runner.Read(1, std::span(ids).first(ids.size() - 1), 1);
   const auto bytes = SlotBytes(runner.model(), 1);
-  Plant(bytes.data(), bytes.size(), GetParam().type);
+  Plant(bytes.data(), bytes.size(), GetParam().cache);
   std::vector<RunResult> results;
   const auto last = std::span(ids).last(1);
   const std::vector<flash::Run> runs = {{1, last, LogitsWanted::kLast},
@@ -294,20 +295,25 @@ TEST_P(DeterminismTest, ANumberThatIsNotFiniteEndsItsOwnRunOnly) {
   EXPECT_TRUE(SameBits(ModelRunner::Rows(results[1]).front(), expected.back()));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Numerics, DeterminismTest,
-    testing::Values(Numerics{"avx512bf16", DataType::kFloat32},
-                    Numerics{"avx512bf16", DataType::kBFloat16},
-                    Numerics{"avx512", DataType::kFloat32},
-                    Numerics{"avx512", DataType::kBFloat16},
-                    Numerics{"avx2", DataType::kFloat32},
-                    Numerics{"avx2", DataType::kBFloat16},
-                    Numerics{"portable", DataType::kFloat32},
-                    Numerics{"portable", DataType::kBFloat16}),
-    [](const auto& info) {
-      return info.param.isa +
-             (info.param.type == DataType::kFloat32 ? "Float32" : "BFloat16");
-    });
+std::vector<Numerics> EveryNumerics() {
+  std::vector<Numerics> all;
+  for (const char* isa : {"avx512bf16", "avx512", "avx2", "portable"}) {
+    all.push_back({isa, DataType::kFloat32, DataType::kFloat32});
+    all.push_back({isa, DataType::kBFloat16, DataType::kBFloat16});
+    all.push_back({isa, DataType::kInt8, DataType::kBFloat16});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Numerics, DeterminismTest,
+                         testing::ValuesIn(EveryNumerics()),
+                         [](const auto& info) {
+                           const DataType type = info.param.weights;
+                           return info.param.isa +
+                                  (type == DataType::kFloat32    ? "Float32"
+                                   : type == DataType::kBFloat16 ? "BFloat16"
+                                                                 : "Int8");
+                         });
 
 }  // namespace
 }  // namespace flash
