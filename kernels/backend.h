@@ -191,9 +191,12 @@ class Backend {
 
   // gated[b] = u[b] * (sum over j <= i of w_ij v_j + lambda lin_q[b] U), with
   //   w_ij = weight_scale phi(score_scale quad_q[b] . quad_k_j + bias[i - j]).
+  // put_off: closing folds of a few positions that are not made yet, of slots
+  // that have a single row; U is what each of them would make it.
   //   gated: [B, Padded(E)]
   virtual void Attend(const Attention& attention, const LayerState& state,
-                      const HeadRows& heads, MatrixView<float> gated) = 0;
+                      const HeadRows& heads, std::span<const Fold> put_off,
+                      MatrixView<float> gated) = 0;
 
   // sum += lin_k_j^T v_j for the positions j of each fold, in ascending order
   // with one fused multiply-add each, so that how they are divided into folds

@@ -61,6 +61,9 @@ struct Fold {
   bool closes = false;
 };
 
+// The most positions of a closing fold that Attend() makes up for.
+inline constexpr int64_t kMaxPutOff = 4;
+
 struct Embedding {
   const std::byte* table = nullptr;  // [V, D], without padding, of `type`
   DataType type = DataType::kFloat32;

@@ -119,12 +119,14 @@ class Attender {
         weight_stride_(Padded(attention_.chunk_size)),
         listed_weights_(task.scratch),
         listed_(reinterpret_cast<int32_t*>(task.scratch + weight_stride_)),
+        put_off_keys_(task.scratch + 2 * weight_stride_),
         value_(InSlot<T>(task, task.state->value)),
         u_(InSlot<T>(task, task.state->u)) {}
 
   int64_t Run() {
     if (task_.num_rows == 1) {
       if (attention_.has_quadratic) ListWeights();
+      if (task_.put_off != nullptr) WidenPutOffKeys();
       for (int64_t panel = task_.first_col; panel < task_.last_col;
            panel += Panels::kWidth) {
         Panel<1, 4, true>(0, panel);
@@ -154,6 +156,16 @@ class Attender {
       listed += weight != 0 ? 1 : 0;  // a NaN is listed
     }
     num_listed_ = listed;
+  }
+
+  void WidenPutOffKeys() {
+    const int64_t s = Padded(attention_.query_key_size);
+    const T* lin_k =
+        InSlot<T>(task_, task_.state->lin_k) + task_.put_off->first * s;
+    const int64_t size = (task_.put_off->last - task_.put_off->first) * s;
+    for (int64_t c = 0; c < size; c += 16) {
+      Store(put_off_keys_ + c, Load(lin_k + c));
+    }
   }
 
   template <int M, int N, bool kListed>
@@ -206,15 +218,57 @@ class Attender {
     const MatrixView<float>& lin_q = task_.heads->lin_q;
     Tile<M, N> global;
     ClearTile<M, N>(global);
-    AddProduct<M, N>(
-        Left{lin_q.Row(row), lin_q.row_stride, 1},
-        Right<T>{u_ + u_panels_.Begin(panel) + c, u_panels_.Width(panel)},
-        u_panels_.rows, global);
+    if (M == 1 && task_.put_off != nullptr) {
+      AddUnwritten<N>(lin_q.Row(row), panel, c, global[0]);
+    } else {
+      AddProduct<M, N>(
+          Left{lin_q.Row(row), lin_q.row_stride, 1},
+          Right<T>{u_ + u_panels_.Begin(panel) + c, u_panels_.Width(panel)},
+          u_panels_.rows, global);
+    }
     for (int m = 0; m < M; ++m) {
       const F32x16 lambda = Set1(task_.rows[row + m].linear_scale);
       for (int n = 0; n < N; ++n) {
         out[m][n] = Fma(lambda, global[m][n], out[m][n]);
       }
+    }
+  }
+
+  static F32x16 Rounded(F32x16 x) {
+    T rounded[16];
+    Store(rounded, x);
+    return Load(rounded);
+  }
+
+  // global += lin_q . U, where U is yet to be made of the sum: the same chain
+  // of multiply-adds and the same rounding as the fold's.
+  template <int N>
+  void AddUnwritten(const float* lin_q, int64_t panel, int64_t c,
+                    F32x16 (&global)[N]) {
+    const int64_t width = u_panels_.Width(panel);
+    const int64_t positions = task_.put_off->last - task_.put_off->first;
+    const T* value =
+        value_ + value_panels_.Begin(panel) + task_.put_off->first * width + c;
+    F32x16 values[kMaxPutOff][N];
+    for (int64_t j = 0; j < positions; ++j) {
+      for (int n = 0; n < N; ++n) {
+        values[j][n] = Load(value + j * width + 16 * n);
+      }
+    }
+    const float* sum =
+        InSlot<float>(task_,
+                      reinterpret_cast<const std::byte*>(task_.state->sum)) +
+        u_panels_.Begin(panel) + c;
+    const int64_t s = Padded(attention_.query_key_size);
+    for (int64_t k = 0; k < u_panels_.rows; ++k) {
+      F32x16 u[N];
+      for (int n = 0; n < N; ++n) u[n] = Load(sum + k * width + 16 * n);
+      for (int64_t j = 0; j < positions; ++j) {
+        const F32x16 key = Set1(put_off_keys_[j * s + k]);
+        for (int n = 0; n < N; ++n) u[n] = Fma(key, values[j][n], u[n]);
+      }
+      const F32x16 q = Set1(lin_q[k]);
+      for (int n = 0; n < N; ++n) global[n] = Fma(q, Rounded(u[n]), global[n]);
     }
   }
 
@@ -225,6 +279,7 @@ class Attender {
   const int64_t weight_stride_;
   float* const listed_weights_;
   int32_t* const listed_;
+  float* const put_off_keys_;
   int64_t num_listed_ = 0;
   const T* const value_;
   const T* const u_;  // of no use without the linear branch

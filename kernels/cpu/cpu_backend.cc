@@ -102,7 +102,8 @@ class CpuBackend final : public Backend {
                    MatrixView<const float> cos, MatrixView<const float> sin,
                    const HeadRows& heads) override;
   void Attend(const Attention& attention, const LayerState& state,
-              const HeadRows& heads, MatrixView<float> gated) override;
+              const HeadRows& heads, std::span<const Fold> put_off,
+              MatrixView<float> gated) override;
   void FoldChunks(const Attention& attention, const LayerState& state,
                   std::span<const Fold> folds) override;
   void FindFaults(MatrixView<const float> x) override;
@@ -134,6 +135,7 @@ class CpuBackend final : public Backend {
     RowRun rows;
     int64_t first_panel = 0;
     int64_t last_panel = 0;
+    const Fold* put_off = nullptr;
     int64_t num_values = 0;  // positions whose values it read
   };
 
@@ -185,7 +187,8 @@ absl::Status CpuBackend::Reserve(const Workload& workload) {
   auto all = HostBuffer::Allocate(workload.max_rows * weights * sizeof(float));
   if (!all.ok()) return all.status();
   weights_ = *std::move(all);
-  const int64_t attend = (kernels_.tile_rows + 2) * weights;
+  const int64_t attend = (kernels_.tile_rows + 2) * weights +
+                         kMaxPutOff * Padded(workload.query_key_size);
   const int64_t fold = kFoldBlock * Padded(workload.query_key_size);
   scratch_.clear();
   for (int worker = 0; worker < pool_.num_threads(); ++worker) {
@@ -349,13 +352,15 @@ void CpuBackend::AppendHeads(const Attention& attention,
 void CpuBackend::AddAttendParts(const RowRun& run, int64_t cuts,
                                 int64_t panels) {
   for (int64_t cut = 0; cut < cuts; ++cut) {
-    attend_parts_.push_back(
-        {run, panels * cut / cuts, panels * (cut + 1) / cuts});
+    attend_parts_.push_back({.rows = run,
+                             .first_panel = panels * cut / cuts,
+                             .last_panel = panels * (cut + 1) / cuts});
   }
 }
 
 void CpuBackend::Attend(const Attention& attention, const LayerState& state,
-                        const HeadRows& heads, MatrixView<float> gated) {
+                        const HeadRows& heads, std::span<const Fold> put_off,
+                        MatrixView<float> gated) {
   const int64_t panels =
       (attention.expanded_size + Panels::kWidth - 1) / Panels::kWidth;
   const int64_t weight_stride = Padded(attention.chunk_size);
@@ -397,6 +402,13 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
   for (const RowRun& run : step_.runs) {
     if (!is_long(run)) AddAttendParts(run, cuts, panels);
   }
+  for (const Fold& fold : put_off) {
+    for (AttendPart& part : attend_parts_) {
+      if (step_.rows[part.rows.first_row].slot == fold.slot) {
+        part.put_off = &fold;
+      }
+    }
+  }
   const int parts = static_cast<int>(attend_parts_.size());
   pool_.ParallelFor(parts, [&](int index, int worker) {
     AttendPart& part = attend_parts_[index];
@@ -405,11 +417,13 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
     task.num_rows = part.rows.num_rows;
     task.first_col = part.first_panel * Panels::kWidth;
     task.last_col = part.last_panel * Panels::kWidth;
+    task.put_off = part.put_off;
     task.scratch = Scratch(worker);
     if (is_long(part.rows)) {
       task.weights = shared_weights(task.first_row);
     } else {
-      task.weights = task.scratch + 2 * weight_stride;
+      task.weights = task.scratch + 2 * weight_stride +
+                     kMaxPutOff * Padded(attention.query_key_size);
       if (attention.has_quadratic) kernels_.weigh(task);
     }
     part.num_values = kernels_.attend(task);
@@ -428,8 +442,14 @@ void CpuBackend::CountAttend(const Attention& attention,
       step_bytes_ += (last.offset + 1) * attention.query_key_size * size +
                      part.num_values * row_bytes;
     }
-    if (attention.has_linear && last.position != last.offset) {
-      step_bytes_ += attention.query_key_size * row_bytes;
+    const int64_t s = attention.query_key_size;
+    if (part.put_off != nullptr) {
+      step_bytes_ += s * Padded(attention.expanded_size) *
+                         static_cast<int64_t>(sizeof(float)) +
+                     (part.put_off->last - part.put_off->first) *
+                         (Padded(s) * size + row_bytes);
+    } else if (attention.has_linear && last.position != last.offset) {
+      step_bytes_ += s * row_bytes;
     }
   }
 }

@@ -64,8 +64,9 @@ struct AttendTask {
   int num_rows = 0;
   int64_t first_col = 0;  // multiples of Panels::kWidth
   int64_t last_col = 0;
-  float* weights = nullptr;  // [num_rows, Padded(C)]
-  float* scratch = nullptr;  // [2, Padded(C)]: see attend
+  float* weights = nullptr;       // [num_rows, Padded(C)]
+  float* scratch = nullptr;       // [2, Padded(C)], [kMaxPutOff, Padded(S)]
+  const Fold* put_off = nullptr;  // of a single row: U is not written yet
 };
 
 // Columns [first_col, last_col) of one fold.

@@ -18,9 +18,17 @@ constexpr int64_t kLastPositions = 16;  // where these begin
 
 constexpr int64_t kLine = 64;  // every tensor begins on a cache line
 
-// Whether a layer takes the rest of a closed chunk in the step that opens the
-// next: most do, since that step has only one position to attend to.
+// Whether a layer takes the rest of a closed chunk later than the step that
+// closes it.
 bool ClosesLate(int layer) { return layer % 4 != 0; }
+
+// The steps of a chunk over which those that do are spread.
+constexpr int64_t kOpeningSteps = 8;
+
+// Of shorter chunks these steps, or the blocks at the end, would be too large a
+// part: the rows that are left must not be overwritten.
+constexpr int64_t kShortChunk = kOpeningSteps + 2 * kLastFoldPositions;
+static_assert(kLastFoldPositions <= kMaxPutOff);
 
 int64_t Aligned(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -129,15 +137,31 @@ void DecodeStates::Jump(int slot, int64_t chunks) {
   }
 }
 
-Fold DecodeStates::FoldBefore(int slot, int layer) {
-  int64_t& folded = folded_[slot * num_layers_ + layer];
+Fold DecodeStates::FoldLeft(int slot, int layer) const {
+  const int64_t folded = folded_[slot * num_layers_ + layer];
   const int64_t begin = positions_[slot] / chunk_size_ * chunk_size_;
   Fold fold = {.slot = slot};
   if (layout_.sum < 0 || folded >= begin) return fold;
   fold.first = static_cast<int32_t>(folded - (begin - chunk_size_));
   fold.last = static_cast<int32_t>(chunk_size_);
   fold.closes = true;
-  folded = begin;
+  return fold;
+}
+
+bool DecodeStates::MayPutOff(int slot, int layer, int64_t tokens) const {
+  const int64_t offset = positions_[slot] % chunk_size_;
+  const Fold left = FoldLeft(slot, layer);
+  return tokens == 1 && chunk_size_ >= kShortChunk &&
+         left.last - left.first <= kMaxPutOff &&
+         offset <= layer * kOpeningSteps / num_layers_;
+}
+
+Fold DecodeStates::FoldBefore(int slot, int layer) {
+  const Fold fold = FoldLeft(slot, layer);
+  if (fold.closes) {
+    folded_[slot * num_layers_ + layer] =
+        positions_[slot] / chunk_size_ * chunk_size_;
+  }
   return fold;
 }
 
@@ -145,9 +169,10 @@ Fold DecodeStates::FoldAfter(int slot, int layer, int64_t end) {
   int64_t& folded = folded_[slot * num_layers_ + layer];
   const int64_t begin = positions_[slot] / chunk_size_ * chunk_size_;
   Fold fold = {.slot = slot};
-  if (layout_.sum < 0) return fold;
+  // Positions are folded in order: not before what was put off.
+  if (layout_.sum < 0 || folded < begin) return fold;
   const bool closes = end == chunk_size_;
-  if (closes && ClosesLate(layer)) return fold;  // FoldBefore() of the next
+  if (closes && ClosesLate(layer)) return fold;
   // Block edges of this layer and slot: where they lie has no meaning but that
   // those of other layers lie elsewhere, for blocks of both sizes (5 and 7 are
   // odd, the sizes powers of two).

@@ -33,12 +33,13 @@ struct StateLayout {
 
 // The slots' memory and where each slot stands.
 //
-// The sum of a chunk's lin_k^T v is spread over the steps of the chunk:
-// the folds say what a layer adds to it when, in blocks whose edges differ
-// between layers and slots, so that no step carries the folds of all. The rest
-// of a closed chunk, and with it the new U, is shared between the two steps at
-// its end: some layers take it after the chunk's last token, the others before
-// the next chunk's first.
+// The sum of a chunk's lin_k^T v is spread over the steps of the chunk: the
+// folds say what a layer adds to it when, in blocks whose edges differ between
+// layers and slots, so that no step carries the folds of all. The rest of a
+// closed chunk, and with it the new U, is spread too: some layers take it in
+// the step that closes the chunk, the others one after the other in the first
+// steps of the next. Until then a single row makes U for itself, of the sum and
+// the few positions that are left (Backend::Attend()).
 //
 // Thread safety: one thread at a time.
 class DecodeStates {
@@ -60,13 +61,20 @@ class DecodeStates {
   // Makes `to` an exact copy of `from`.
   void Copy(int from, int to);
 
-  // What `layer` folds in a step of the slot before it reads U or writes a row:
-  // what a closed chunk has left. Empty (first == last) if nothing is due.
-  // Counts the positions as folded, as does the next one.
+  // What a closed chunk has left to fold in `layer`. Empty (first == last) if
+  // nothing.
+  Fold FoldLeft(int slot, int layer) const;
+
+  // Whether a step of `tokens` tokens of the slot may leave that to a later
+  // one.
+  bool MayPutOff(int slot, int layer, int64_t tokens) const;
+
+  // If not: the same, counted as folded. It comes before the layer reads U or
+  // writes a row.
   Fold FoldBefore(int slot, int layer);
 
   // What it folds at the end of the step after which the slot's open chunk has
-  // `end` positions (the chunk's length: it closes).
+  // `end` positions (the chunk's length: it closes). Counts them as folded.
   Fold FoldAfter(int slot, int layer, int64_t end);
 
   // Moves the slot's position on by whole chunks that it has not read: what is

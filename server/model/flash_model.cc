@@ -108,7 +108,7 @@ FlashModel::FlashModel(const ModelConfig& config, const Options& options,
       states_(std::move(states)) {
   rows_.reserve(max_rows_);
   row_runs_.reserve(max_rows_);
-  for (FoldPlan* plan : {&folds_before_, &folds_after_}) {
+  for (FoldPlan* plan : {&folds_before_, &folds_put_off_, &folds_after_}) {
     plan->folds.reserve(max_rows_ * config_.num_layers);
     plan->begin.reserve(config_.num_layers + 1);
   }
@@ -163,18 +163,23 @@ void FlashModel::PlanFolds(std::span<const Run> runs) {
   const auto add = [](FoldPlan& plan, const Fold& fold) {
     if (fold.first < fold.last) plan.folds.push_back(fold);
   };
-  for (FoldPlan* plan : {&folds_before_, &folds_after_}) {
+  for (FoldPlan* plan : {&folds_before_, &folds_put_off_, &folds_after_}) {
     plan->folds.clear();
     plan->begin.assign(1, 0);
   }
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     for (const Run& run : runs) {
-      const int64_t end = states_->position(run.slot) % config_.chunk_size +
-                          static_cast<int64_t>(run.tokens.size());
-      add(folds_before_, states_->FoldBefore(run.slot, layer));
+      const int64_t size = static_cast<int64_t>(run.tokens.size());
+      const int64_t end =
+          states_->position(run.slot) % config_.chunk_size + size;
+      if (states_->MayPutOff(run.slot, layer, size)) {
+        add(folds_put_off_, states_->FoldLeft(run.slot, layer));
+      } else {
+        add(folds_before_, states_->FoldBefore(run.slot, layer));
+      }
       add(folds_after_, states_->FoldAfter(run.slot, layer, end));
     }
-    for (FoldPlan* plan : {&folds_before_, &folds_after_}) {
+    for (FoldPlan* plan : {&folds_before_, &folds_put_off_, &folds_after_}) {
       plan->begin.push_back(static_cast<int32_t>(plan->folds.size()));
     }
   }
@@ -198,6 +203,7 @@ absl::Status FlashModel::Step(std::span<const Run> runs,
   const absl::StatusOr<MatrixView<const float>> logits =
       network_->Run({.rows = {.rows = rows_, .runs = row_runs_},
                      .folds_before = folds_before_,
+                     .folds_put_off = folds_put_off_,
                      .folds_after = folds_after_,
                      .logits_rows = logits_rows_},
                     *states_, faults_);

@@ -102,6 +102,7 @@ class FlashModel final : public LanguageModel {
   std::vector<Row> rows_;
   std::vector<RowRun> row_runs_;
   FoldPlan folds_before_;
+  FoldPlan folds_put_off_;
   FoldPlan folds_after_;
   std::vector<int32_t> logits_rows_;
   std::vector<uint8_t> faults_;

@@ -14,7 +14,8 @@ void Network::RunLayer(size_t index, const NetworkStep& step,
   // Before AppendHeads(), which overwrites the rows of a chunk that is closed.
   backend_.FoldChunks(layer.attention, state, step.folds_before.Of(index));
   backend_.AppendHeads(layer.attention, state, a.cos, a.sin, heads);
-  backend_.Attend(layer.attention, state, heads, a.gated);
+  backend_.Attend(layer.attention, state, heads, step.folds_put_off.Of(index),
+                  a.gated);
   // After Attend(): the token that closes a chunk is answered with the old U.
   backend_.FoldChunks(layer.attention, state, step.folds_after.Of(index));
   backend_.ProjectAndAdd(*layer.output, a.gated, a.x);

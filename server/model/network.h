@@ -31,7 +31,8 @@ struct FoldPlan {
 // What one step runs.
 struct NetworkStep {
   StepRows rows;
-  const FoldPlan& folds_before;  // before the layer's rows
+  const FoldPlan& folds_before;   // before the layer's rows
+  const FoldPlan& folds_put_off;  // not made in this step: see Attend()
   const FoldPlan& folds_after;
   std::span<const int32_t> logits_rows;  // the rows whose logits are wanted
 };

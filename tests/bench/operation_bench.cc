@@ -147,7 +147,7 @@ void BM_ProjectOutput(benchmark::State& state) {
 void BM_Attend(benchmark::State& state) {
   Layer layer(state.range(0));
   for (auto _ : state) {
-    layer.backend().Attend(layer.attention(), layer.state(), layer.heads(),
+    layer.backend().Attend(layer.attention(), layer.state(), layer.heads(), {},
                            layer.gated());
   }
   double products = 0;

@@ -72,9 +72,9 @@ class StepBytesTest : public testing::Test {
 
 TEST_F(StepBytesTest, AreTheWeightsOnceAndWhatTheRequestReads) {
   Make(1e3f);
-  // The sixth position of the second chunk; nothing is folded in this step.
-  EXPECT_EQ(Decode(kChunk + 6),
-            kWeights + kLayers * (kAppended + kU + 6 * (kS + kE) * kBf16));
+  // The seventh position of the second chunk; nothing is folded in this step.
+  EXPECT_EQ(Decode(kChunk + 7),
+            kWeights + kLayers * (kAppended + kU + 7 * (kS + kE) * kBf16));
 }
 
 TEST_F(StepBytesTest, LeaveOutUWhileThereIsNone) {
@@ -85,17 +85,26 @@ TEST_F(StepBytesTest, LeaveOutUWhileThereIsNone) {
 
 TEST_F(StepBytesTest, LeaveOutTheValuesWhoseWeightIsZero) {
   Make(-1e3f);
-  EXPECT_EQ(Decode(kChunk + 6),
-            kWeights + kLayers * (kAppended + kU + 6 * kS * kBf16));
+  EXPECT_EQ(Decode(kChunk + 7),
+            kWeights + kLayers * (kAppended + kU + 7 * kS * kBf16));
 }
 
 TEST_F(StepBytesTest, HaveTheFoldsInThem) {
   Make(1e3f);
   // The chunk's last position: layer 0 folds its last four and writes U anew,
-  // layer 1 waits for the next step.
+  // layer 1 waits.
   EXPECT_EQ(Decode(2 * kChunk),
             kWeights + kLayers * (kAppended + kU + kChunk * (kS + kE) * kBf16) +
                 4 * (kS + kE) * kBf16 + kSumTwice + kU);
+  // The next chunk's first: layer 1 makes U for itself, of the sum and one
+  // position.
+  EXPECT_EQ(Decode(1), kWeights + kLayers * (kAppended + (kS + kE) * kBf16) +
+                           kU + kSumTwice / 2 + (kS + kE) * kBf16);
+  // It writes U in the sixth step.
+  Decode(4);
+  EXPECT_EQ(Decode(1), kWeights +
+                           kLayers * (kAppended + kU + 6 * (kS + kE) * kBf16) +
+                           (kS + kE) * kBf16 + kSumTwice + kU);
 }
 
 TEST_F(StepBytesTest, CountWhatTheRowsOfARunShareOnce) {

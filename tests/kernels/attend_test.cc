@@ -351,6 +351,35 @@ TEST_P(AttendBitsTest, AreTheSameAloneAndInACrowd) {
   }
 }
 
+TEST_P(AttendBitsTest, AreTheSameWhileTheFoldThatClosesAChunkIsPutOff) {
+  for (const DataType cache : kCaches) {
+    for (int positions = 1; positions <= kMaxPutOff; ++positions) {
+      const RandomLayer layer(Settings(19, 150, 23));
+      const TestBackend backend = Make(WorkloadOf(layer.attention()));
+      Slots slots = SlotsWithU(layer.attention(), cache, 2);
+      for (int slot = 0; slot < 2; ++slot) {
+        slots.FillRandom(Slots::kSum, slot, 0, layer.s());
+        LayerStep(layer, {{.slot = slot, .num_rows = 23}}).Run(*backend, slots);
+      }
+      const Fold fold = {
+          .slot = 1, .first = 23 - positions, .last = 23, .closes = true};
+      // Slot 0 has its U, slot 1 has not.
+      const LayerStep put_off(
+          layer, {{.slot = 0, .position = 23}, {.slot = 1, .position = 23}});
+      backend->BeginStep(put_off.view());
+      put_off.AppendHeads(*backend, slots);
+      put_off.Attend(*backend, slots, {{fold}});
+      const LayerStep made(
+          layer, {{.slot = 0, .position = 23}, {.slot = 1, .position = 23}});
+      backend->BeginStep(made.view());
+      backend->FoldChunks(layer.attention(), slots.state(), {{fold}});
+      made.AppendHeads(*backend, slots);
+      made.Attend(*backend, slots);
+      EXPECT_EQ(put_off.gated().Bits(), made.gated().Bits());
+    }
+  }
+}
+
 TEST_P(AttendTest, PassesOnAScoreThatIsNotANumber) {
   for (const Phi phi : kPhis) {
     const Attention settings = Settings(2, 16, 4, phi);

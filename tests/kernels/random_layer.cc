@@ -210,8 +210,10 @@ void LayerStep::AppendHeads(Backend& backend, const Slots& slots) const {
                       sin_.view(), heads());
 }
 
-void LayerStep::Attend(Backend& backend, const Slots& slots) const {
-  backend.Attend(layer_.attention(), slots.state(), heads(), gated_.view());
+void LayerStep::Attend(Backend& backend, const Slots& slots,
+                       std::span<const Fold> put_off) const {
+  backend.Attend(layer_.attention(), slots.state(), heads(), put_off,
+                 gated_.view());
 }
 
 void LayerStep::Run(Backend& backend, const Slots& slots) const {

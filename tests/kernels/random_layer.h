@@ -90,7 +90,8 @@ class LayerStep {
 
   // Both are to be called in this order, after backend.BeginStep(view()).
   void AppendHeads(Backend& backend, const Slots& slots) const;
-  void Attend(Backend& backend, const Slots& slots) const;
+  void Attend(Backend& backend, const Slots& slots,
+              std::span<const Fold> put_off = {}) const;
   // All of it.
   void Run(Backend& backend, const Slots& slots) const;
 
