@@ -118,6 +118,11 @@ nlohmann::json MeasureAll(FlashModel& model, const std::vector<int>& batches) {
          {"step_ms_p99", figures.step_ms.p99},
          {"step_ms_max", figures.step_ms.max}});
   }
+  for (const int rows : {1, 2, 4, 8}) {
+    const StepTimes times =
+        MeasureRuns(model, rows, absl::GetFlag(FLAGS_steps));
+    report["runs"].push_back({{"rows", rows}, {"step_ms_p50", times.median}});
+  }
   report["prompt"]["tokens_per_second"] =
       MeasurePrompt(model, 16 * model.chunk_size());
   return report;
@@ -132,6 +137,10 @@ void PrintTable(const nlohmann::json& report) {
                 row["step_ms_p50"].get<double>(),
                 row["step_ms_p99"].get<double>(),
                 row["step_ms_max"].get<double>());
+  }
+  for (const auto& row : report["runs"]) {
+    std::printf("one request, %d rows a step: median %.3f ms\n",
+                row["rows"].get<int>(), row["step_ms_p50"].get<double>());
   }
   std::printf("%8s %12.0f\n", "prompt",
               report["prompt"]["tokens_per_second"].get<double>());

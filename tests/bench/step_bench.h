@@ -42,6 +42,10 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps);
 // its times with all folds and boundaries in them. At least `steps` steps.
 StepTimes MeasureOneRequest(FlashModel& model, int steps);
 
+// One request, `rows` tokens a step with the logits after each: what a step
+// costs that verifies rows - 1 drafted tokens.
+StepTimes MeasureRuns(FlashModel& model, int rows, int steps);
+
 // Two requests, one at the chunk that holds position `early`, one at that of
 // `late`, which has really read so many tokens. They take turns, so that what
 // else the machine does falls on both.
