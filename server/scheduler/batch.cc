@@ -8,9 +8,20 @@ namespace {
 // Of a step, what waiting prompts have a right to while outputs decode.
 constexpr int kPromptShare = 4;  // a quarter
 
-// The most outputs that decode with drafts. More of them share what a step
-// reads of the weights without, and then a row costs what it costs.
+// The most outputs that decode with drafts. More share what a step reads of the
+// weights among them anyway: a row then costs what it costs.
 constexpr size_t kMaxDraftingOutputs = 4;
+
+// What a step costs beside its rows, in rows, where that is least (flash-bench,
+// "rows a step": the demo model; larger ones have more to read).
+constexpr float kStepRows = 3;
+
+// How likely a draft has to be right. It costs a row, and saves its output's
+// part of a step of `num_decoders` rows.
+float LeastChance(size_t num_decoders) {
+  const float rows = static_cast<float>(num_decoders);
+  return rows / (rows + kStepRows);
+}
 
 // Whose logits the first `num_rows` of the ids that are left are run for.
 LogitsWanted Wanted(const Batch::Owner& owner, int64_t num_rows) {
@@ -134,7 +145,8 @@ Run BatchBuilder::DecoderRun(const Batch::Owner& owner, int max_rows) const {
       std::min({owner.request->max_drafted(output), max_rows - 1,
                 limits_.chunk_size - 2 - offset});
   if (max_drafted <= 0) return run;
-  const std::span<const int32_t> tokens = output.drafter.Propose(max_drafted);
+  const std::span<const int32_t> tokens =
+      output.drafter.Propose(max_drafted, LeastChance(decoders_.size()));
   if (tokens.size() == 1) return run;
   run.tokens = tokens;
   run.logits = LogitsWanted::kAll;

@@ -9,16 +9,15 @@
 namespace flash {
 namespace {
 
-// A guess costs up to a quarter of a step (flash-bench: "rows a step"). With
-// these, single guesses become rare where fewer than a third are right, and one
-// in 64 tokens costs next to nothing.
-constexpr int64_t kMostWait = 64;
-constexpr int64_t kWaitGrowth = 2;
-constexpr int64_t kWaitDecay = 4;
+// A new text may repeat itself or not.
+constexpr float kFirstChance = 0.5f;
+// What one token weighs against all before it.
+constexpr float kWeight = 1.0f / 8;
 
 }  // namespace
 
 Drafter::Drafter(int64_t window) {
+  chances_.fill(kFirstChance);
   window = std::min(window, kMaxWindow);
   if (window <= 0) return;
   const uint32_t places =
@@ -32,6 +31,10 @@ Drafter::Drafter(int64_t window) {
 
 void Drafter::Append(int32_t id) {
   if (ring_.empty()) return;
+  if (const Repeat repeat = FindRepeat(); repeat.period > 0) {
+    const float right = At(size_ - repeat.period) == id ? 1 : 0;
+    chances_[repeat.gram] += kWeight * (right - chances_[repeat.gram]);
+  }
   ring_[size_++ & mask_] = id;
   for (size_t g = 0; g < kGramSizes.size(); ++g) {
     if (size_ < kGramSizes[g]) continue;
@@ -54,8 +57,8 @@ uint32_t Drafter::Home(int size) const {
   return hash >> hash_shift_;
 }
 
-int64_t Drafter::FindPeriod() const {
-  const int64_t known = std::min<int64_t>(size_, ring_.size());
+Drafter::Repeat Drafter::FindRepeat() const {
+  const int64_t known = std::min(size_, static_cast<int64_t>(ring_.size()));
   for (size_t g = 0; g < kGramSizes.size(); ++g) {
     const int64_t period = static_cast<uint32_t>(size_) - last_ends_[g];
     if (period == 0 || period + kGramSizes[g] > known) continue;
@@ -63,37 +66,26 @@ int64_t Drafter::FindPeriod() const {
     for (int n = 1; n <= kGramSizes[g]; ++n) {
       same = same && At(size_ - n) == At(size_ - n - period);
     }
-    if (same) return period;
+    if (same) return {g, period};
   }
-  return 0;
+  return {};
 }
 
-std::span<const int32_t> Drafter::Propose(int max_drafted) {
+std::span<const int32_t> Drafter::Propose(int max_drafted, float least_chance) {
   FLASH_CHECK(size_ > 0);
   run_.assign(1, At(size_ - 1));
   if (size_ < resume_at_) return run_;
-  const int64_t period = FindPeriod();
-  if (period == 0) return run_;
-  const int drafted = std::min(max_drafted, length_);
-  for (int64_t n = 0; n < drafted; ++n) {
+  const Repeat repeat = FindRepeat();
+  if (repeat.period == 0) return run_;
+  // The n-th guess is right if all before it are.
+  float chance = chances_[repeat.gram];
+  for (int64_t n = 0; n < max_drafted && chance >= least_chance; ++n) {
     // Where the memory ends, the guesses themselves are what is repeated.
-    run_.push_back(n < period ? At(size_ - period + n) : run_[1 + n - period]);
+    run_.push_back(n < repeat.period ? At(size_ - repeat.period + n)
+                                     : run_[1 + n - repeat.period]);
+    chance *= chances_[repeat.gram];
   }
   return run_;
-}
-
-void Drafter::Judge(int num_drafted, int num_right) {
-  if (num_right == num_drafted) {
-    if (num_drafted == length_) {  // else there was room for no more
-      length_ = std::min(2 * length_, kMaxDraftedTokens);
-    }
-    wait_ = std::max<int64_t>(wait_ / kWaitDecay, 1);
-    return;
-  }
-  length_ = std::max(num_right, 1);
-  if (num_right > 0) return;
-  resume_at_ = size_ + wait_;
-  wait_ = std::min(wait_ * kWaitGrowth, kMostWait);
 }
 
 }  // namespace flash

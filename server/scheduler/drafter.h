@@ -12,11 +12,10 @@
 namespace flash {
 
 // Looks for the latest place where the last tokens stand once before (three of
-// them, else two), and guesses that what followed there follows again. A wrong
-// guess costs time and nothing else, so how many are made depends on how the
-// last ones fared: twice as many after guesses that were all right; as many as
-// were right otherwise; and after none were, the next guess is a single one,
-// later the more often that happens.
+// them, else two), and guesses that what followed there follows again. How many
+// guesses are worth their rows depends on how often such a guess is right; that
+// is learned from every token that comes, whether it was guessed aloud or not,
+// so a text that does not repeat itself costs nothing.
 //
 // All memory is taken by the constructor, in proportion to the window. Append()
 // and a guess take constant time.
@@ -35,13 +34,10 @@ class Drafter {
   void Append(int32_t id);
   void Append(std::span<const int32_t> ids);
 
-  // The last token, and at most `max_drafted` guesses at those that follow.
+  // The last token, and at most `max_drafted` guesses at those that follow,
+  // each of them right with a chance of `least_chance`, in (0, 1), or better.
   // Valid until the next Propose(). REQUIRES: a window, and a token.
-  std::span<const int32_t> Propose(int max_drafted);
-
-  // How many of the guesses were right. Called after the Append() of the tokens
-  // that came.
-  void Judge(int num_drafted, int num_right);
+  std::span<const int32_t> Propose(int max_drafted, float least_chance);
 
   // Guesses nothing before the next Append().
   void Pause() { resume_at_ = size_ + 1; }
@@ -53,8 +49,12 @@ class Drafter {
   int32_t At(int64_t index) const { return ring_[index & mask_]; }
   // The place in ends_ for the last `size` tokens. Different ones may share it.
   uint32_t Home(int size) const;
-  // How far back the last tokens stand once more; 0 if nowhere that is known.
-  int64_t FindPeriod() const;
+  // Where the last tokens stand once more.
+  struct Repeat {
+    size_t gram = 0;     // index of kGramSizes
+    int64_t period = 0;  // how far back; 0: nowhere that is known
+  };
+  Repeat FindRepeat() const;
 
   std::vector<int32_t> ring_;  // the last tokens: token t at t & mask_
   int64_t mask_ = -1;
@@ -65,8 +65,8 @@ class Drafter {
   std::array<std::vector<uint32_t>, kGramSizes.size()> ends_;
   std::array<uint32_t, kGramSizes.size()> last_ends_ = {};  // before the last
 
-  int length_ = 1;         // guesses to make
-  int64_t wait_ = 1;       // tokens to let pass when none are right
+  // How often a guess from each gram size was right lately, in [0, 1].
+  std::array<float, kGramSizes.size()> chances_;
   int64_t resume_at_ = 0;  // of size_
   std::vector<int32_t> run_;
 };

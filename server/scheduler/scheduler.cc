@@ -269,9 +269,8 @@ bool Scheduler::WasDrawn(size_t index, int64_t row) const {
 void Scheduler::KeepDrafts(size_t index, int64_t tokens) {
   const Run& run = batch_.runs[index];
   LiveOutput& output = *batch_.owners[index].output;
-  const int num_accepted = static_cast<int>(tokens) - 1;
   stats_.drafted_tokens += run.num_drafted;
-  stats_.accepted_tokens += num_accepted;
+  stats_.accepted_tokens += tokens - 1;
   if (output.phase == Phase::kOver) return;  // nobody goes on in the slot
   if (results_[index].faulted) {
     // Perhaps not the pending token's fault: it is run again, alone.
@@ -280,7 +279,6 @@ void Scheduler::KeepDrafts(size_t index, int64_t tokens) {
     return;
   }
   model_.Keep(run.slot, tokens);
-  output.drafter.Judge(run.num_drafted, num_accepted);
 }
 
 void Scheduler::Account(const Batch::Owner& owner, const Run& run,
