@@ -166,7 +166,8 @@ class Backend {
                          MatrixView<float> y) = 0;
 
   // The first ceil(D/2) columns of each row become those of the slot's token
-  // before it, and the slot keeps the last one's.   y: [B, D]
+  // before it (zeros for its first), and the slot keeps its own in the row of
+  // its position.   y: [B, D]
   virtual void ShiftTokens(const LayerState& state, MatrixView<float> y) = 0;
 
   // cos and sin of position * frequency[k], in double, rounded to float32.

@@ -119,6 +119,10 @@ struct Attention {
       nullptr;  // [Padded(C)]: added to the score at distance i - j
 };
 
+// Rows of LayerState::shift. A power of two; all but one of the last rows of a
+// slot can be taken back.
+inline constexpr int64_t kShiftRows = 16;
+
 // One layer's part of the slots' state: where slot 0's tensors begin; those of
 // slot n are n * slot_stride bytes further. Those of a branch that is off are
 // null. "cache" is the cache type: float32 or bfloat16. What has Padded(E)
@@ -132,8 +136,9 @@ struct LayerState {
   std::byte* quad_k = nullptr;  // [S, Padded(C)] cache, in Panels: transposed
   std::byte* lin_k = nullptr;   // [C, Padded(S)] cache
   std::byte* value = nullptr;   // [C, Padded(E)] cache
-  float* shift =
-      nullptr;  // [Padded(ceil(D/2))]: the previous token's normed half
+  // [kShiftRows, Padded(ceil(D/2))]: the normed halves of the last positions,
+  // that of position t in row t % kShiftRows.
+  float* shift = nullptr;
   size_t slot_stride = 0;  // bytes
   DataType cache = DataType::kFloat32;
 };

@@ -50,6 +50,14 @@ class EngineMetrics final : public prometheus::Collectable {
                MetricType::Counter);
     Add(tokens, {"kind", "prompt"}, stats.prompt_tokens);
     Add(tokens, {"kind", "generated"}, stats.generated_tokens);
+    Add(Family(families, "flash_drafted_tokens_total",
+               "Guesses at next tokens that were run to be verified.",
+               MetricType::Counter),
+        {}, stats.drafted_tokens);
+    Add(Family(families, "flash_accepted_tokens_total",
+               "Drafted tokens that turned out right: steps that were saved.",
+               MetricType::Counter),
+        {}, stats.accepted_tokens);
     auto& steps = Family(families, "flash_steps_total",
                          "Passes over the network.", MetricType::Counter);
     Add(steps, {}, stats.steps);

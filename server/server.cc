@@ -152,6 +152,7 @@ absl::Status ServerImpl::StartEngine(
   EngineOptions options;
   options.max_queued_requests = config_.max_queued_requests;
   options.max_queued_tokens = config_.max_queued_tokens;
+  options.max_drafted_tokens = config_.max_drafted_tokens;
   const ModelConfig& model = model_->config();
   options.eos_token_ids = {model.eos_token_ids.begin(),
                            model.eos_token_ids.end()};

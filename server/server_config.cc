@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "server/model/language_model.h"
 
 ABSL_FLAG(std::string, model, "",
           "The model's directory: config.json, model.safetensors and the "
@@ -44,6 +45,10 @@ ABSL_FLAG(std::string, cpu_isa, "auto",
 ABSL_FLAG(int32_t, max_step_rows, 256,
           "Tokens that one step runs, prompts included: the bound on a step's "
           "time, and so on the gap\nbetween two tokens of a stream.");
+ABSL_FLAG(int32_t, max_drafted_tokens, 7,
+          "Guesses at a stream's next tokens, taken from its text so far, that "
+          "one step may verify\nwhile at most 4 streams decode. They change no "
+          "token, only when it comes. 0: none.");
 ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");
 ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,
@@ -187,6 +192,9 @@ void ReadModelFlags(ServerConfig& config, Checks& checks) {
   config.cpu_isa = checks.Isa("cpu_isa", absl::GetFlag(FLAGS_cpu_isa));
   config.max_step_rows = static_cast<int>(checks.Number(
       "max_step_rows", absl::GetFlag(FLAGS_max_step_rows), 2, 65536));
+  config.max_drafted_tokens = static_cast<int>(checks.Number(
+      "max_drafted_tokens", absl::GetFlag(FLAGS_max_drafted_tokens), 0,
+      kMaxDraftedTokens));
 }
 
 void ReadServiceFlags(ServerConfig& config, Checks& checks) {

@@ -242,16 +242,24 @@ void CpuBackend::Normalize(const Norm& norm, MatrixView<const float> x,
 
 void CpuBackend::ShiftTokens(const LayerState& state, MatrixView<float> y) {
   const int64_t half_size = (y.cols + 1) / 2;
+  const int64_t kept_stride = Padded(half_size);
   const int64_t runs = static_cast<int64_t>(step_.runs.size());
   ForEachRow(runs, [&](int64_t index) {
     const RowRun& run = step_.runs[index];
     const size_t slot = step_.rows[run.first_row].slot * state.slot_stride;
     float* kept = reinterpret_cast<float*>(
         reinterpret_cast<std::byte*>(state.shift) + slot);
-    // Each row's own half is what the next row, or the slot, is to get.
-    for (int32_t row = 0; row < run.num_rows; ++row) {
-      float* half = y.Row(run.first_row + row);
-      std::swap_ranges(half, half + half_size, kept);
+    for (int32_t row = run.first_row; row < run.first_row + run.num_rows;
+         ++row) {
+      const int64_t position = step_.rows[row].position;
+      float* half = y.Row(row);
+      std::copy_n(half, half_size, kept + position % kShiftRows * kept_stride);
+      if (position == 0) {
+        std::fill_n(half, half_size, 0.0f);
+      } else {
+        std::copy_n(kept + (position - 1) % kShiftRows * kept_stride, half_size,
+                    half);
+      }
     }
   });
 }

@@ -56,7 +56,8 @@ StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
   }
   layout.value = take(config.chunk_size * e * cached);
   if (config.token_shift) {
-    layout.shift = take((config.hidden_size + 1) / 2 * sizeof(float));
+    layout.shift =
+        take(kShiftRows * Padded((config.hidden_size + 1) / 2) * sizeof(float));
   }
   if (__builtin_mul_overflow(layout.layer_bytes, config.num_layers,
                              &layout.slot_bytes)) {
@@ -89,6 +90,8 @@ DecodeStates::DecodeStates(Backend& backend, const ModelConfig& config,
       num_layers_(static_cast<int>(config.num_layers)),
       memory_(std::move(memory)),
       positions_(num_slots, 0),
+      settled_(num_slots, 0),
+      undecided_(num_slots, 0),
       is_clean_(num_slots, true),
       folded_(static_cast<size_t>(num_slots) * num_layers_, 0) {
   for (int layer = 0; layer < num_layers_; ++layer) {
@@ -116,14 +119,19 @@ void DecodeStates::Reset(int slot) {
   // Whoever resets a slot is about to use it.
   is_clean_[slot] = false;
   positions_[slot] = 0;
+  settled_[slot] = 0;
+  undecided_[slot] = 0;
   std::fill_n(folded_.begin() + slot * num_layers_, num_layers_, 0);
 }
 
 void DecodeStates::Copy(int from, int to) {
   if (from == to) return;
+  FLASH_CHECK(undecided_[from] == 0);
   backend_.Copy(SlotData(to), SlotData(from), layout_.slot_bytes);
   is_clean_[to] = false;
   positions_[to] = positions_[from];
+  settled_[to] = settled_[from];
+  undecided_[to] = 0;
   std::copy_n(folded_.begin() + from * num_layers_, num_layers_,
               folded_.begin() + to * num_layers_);
 }
@@ -132,6 +140,7 @@ void DecodeStates::Jump(int slot, int64_t chunks) {
   FLASH_CHECK(positions_[slot] >= chunk_size_);
   const int64_t positions = chunks * chunk_size_;
   positions_[slot] += positions;
+  settled_[slot] += positions;
   for (int layer = 0; layer < num_layers_; ++layer) {
     folded_[slot * num_layers_ + layer] += positions;
   }
@@ -180,12 +189,33 @@ Fold DecodeStates::FoldAfter(int slot, int layer, int64_t end) {
       chunk_size_ - end < kLastPositions ? kLastFoldPositions : kFoldPositions;
   const int64_t phase = layer * int64_t{5} + slot * int64_t{7};
   const int64_t edge = closes ? end : end - (end + phase) % block;
-  if (begin + edge <= std::max(folded, positions_[slot])) return fold;
+  // An edge that an earlier step has passed over, since blocks were larger
+  // then, is left to the next one: else all layers would fold in this step.
+  if (begin + edge <= std::max(folded, settled_[slot])) return fold;
   fold.first = static_cast<int32_t>(folded - begin);
   fold.last = static_cast<int32_t>(edge);
   fold.closes = closes;
   folded = begin + edge;
   return fold;
+}
+
+void DecodeStates::Advance(int slot, int64_t tokens) {
+  FLASH_CHECK(undecided_[slot] == 0);
+  positions_[slot] += tokens;
+  settled_[slot] = positions_[slot];
+}
+
+void DecodeStates::AdvanceForNow(int slot, int64_t tokens) {
+  FLASH_CHECK(undecided_[slot] == 0 && tokens < kShiftRows);
+  settled_[slot] = positions_[slot];
+  positions_[slot] += tokens;
+  undecided_[slot] = tokens;
+}
+
+void DecodeStates::Keep(int slot, int64_t tokens) {
+  FLASH_CHECK(undecided_[slot] > 0 && tokens >= 0 &&
+              tokens <= undecided_[slot]);
+  positions_[slot] += tokens - std::exchange(undecided_[slot], 0);
 }
 
 }  // namespace flash

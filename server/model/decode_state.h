@@ -41,6 +41,10 @@ struct StateLayout {
 // steps of the next. Until then a single row makes U for itself, of the sum and
 // the few positions that are left (Backend::Attend()).
 //
+// Drafted tokens are rows of the open chunk (and of the shift's ring) like any
+// others, and are not folded before it is known that they stay. So they are
+// taken back by moving the position: later rows overwrite theirs.
+//
 // Thread safety: one thread at a time.
 class DecodeStates {
  public:
@@ -73,8 +77,9 @@ class DecodeStates {
   // writes a row.
   Fold FoldBefore(int slot, int layer);
 
-  // What it folds at the end of the step after which the slot's open chunk has
-  // `end` positions (the chunk's length: it closes). Counts them as folded.
+  // What it folds at the end of the step after which `end` positions of the
+  // slot's open chunk are certain (the chunk's length: it closes). Counts them
+  // as folded.
   Fold FoldAfter(int slot, int layer, int64_t end);
 
   // Moves the slot's position on by whole chunks that it has not read: what is
@@ -83,7 +88,12 @@ class DecodeStates {
   void Jump(int slot, int64_t chunks);
 
   // The slot has been given `tokens` more.
-  void Advance(int slot, int64_t tokens) { positions_[slot] += tokens; }
+  void Advance(int slot, int64_t tokens);
+
+  // Likewise, but which of them stay is yet to be said, by Keep(): the first
+  // `tokens`. REQUIRES: a row for each in the shift's ring, and one more.
+  void AdvanceForNow(int slot, int64_t tokens);
+  void Keep(int slot, int64_t tokens);
 
  private:
   DecodeStates(Backend& backend, const ModelConfig& config,
@@ -99,6 +109,9 @@ class DecodeStates {
   const std::unique_ptr<Buffer> memory_;  // [num_slots, slot_bytes]
   std::vector<LayerState> layers_;
   std::vector<int64_t> positions_;  // [num_slots]
+  // [num_slots]: positions up to which blocks have been looked for to fold.
+  std::vector<int64_t> settled_;
+  std::vector<int64_t> undecided_;  // [num_slots]: tokens that wait for Keep()
   std::vector<bool> is_clean_;      // never written since it was zeroed
   // [num_slots, num_layers]: positions that are in the sum, of all.
   std::vector<int64_t> folded_;

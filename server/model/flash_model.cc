@@ -129,6 +129,9 @@ void FlashModel::PlanRun(const Run& run) {
   const int64_t offset = begin % config_.chunk_size;
   const int64_t size = static_cast<int64_t>(run.tokens.size());
   FLASH_CHECK(size > 0 && offset + size <= config_.chunk_size);
+  FLASH_CHECK(run.num_drafted >= 0 && run.num_drafted < size);
+  FLASH_CHECK(run.num_drafted == 0 || (size <= 1 + kMaxDraftedTokens &&
+                                       offset + size < config_.chunk_size));
   // Learned positions have a table of so many rows.
   FLASH_CHECK(!config_.max_length.has_value() ||
               begin + size <= *config_.max_length);
@@ -169,9 +172,11 @@ void FlashModel::PlanFolds(std::span<const Run> runs) {
   }
   for (int layer = 0; layer < config_.num_layers; ++layer) {
     for (const Run& run : runs) {
+      // Drafts may be taken back, and with them all of their run (a fault of
+      // theirs is one of the run): none of it is folded before the next step.
       const int64_t size = static_cast<int64_t>(run.tokens.size());
-      const int64_t end =
-          states_->position(run.slot) % config_.chunk_size + size;
+      const int64_t end = states_->position(run.slot) % config_.chunk_size +
+                          (run.num_drafted > 0 ? 0 : size);
       if (states_->MayPutOff(run.slot, layer, size)) {
         add(folds_put_off_, states_->FoldLeft(run.slot, layer));
       } else {
@@ -222,7 +227,11 @@ absl::Status FlashModel::Step(std::span<const Run> runs,
          .faulted = std::any_of(first, first + rows.num_rows,
                                 [](uint8_t fault) { return fault != 0; })});
     wanted += count;
-    states_->Advance(runs[r].slot, rows.num_rows);
+    if (runs[r].num_drafted > 0) {
+      states_->AdvanceForNow(runs[r].slot, rows.num_rows);
+    } else {
+      states_->Advance(runs[r].slot, rows.num_rows);
+    }
   }
   return absl::OkStatus();
 }

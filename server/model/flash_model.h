@@ -80,6 +80,7 @@ class FlashModel final : public LanguageModel {
   int64_t position(int slot) const override { return states_->position(slot); }
   absl::Status Step(std::span<const Run> runs,
                     std::vector<RunResult>& results) override;
+  void Keep(int slot, int64_t tokens) override { states_->Keep(slot, tokens); }
 
  private:
   FlashModel(const ModelConfig& config, const Options& options,

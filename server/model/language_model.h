@@ -18,12 +18,20 @@ namespace flash {
 // Whose logits somebody needs; for the others they are not computed.
 enum class LogitsWanted { kNone, kLast, kAll };
 
+// The most drafted tokens of a run.
+inline constexpr int kMaxDraftedTokens = 14;
+
 // Consecutive tokens of one slot, run in one step. They stand at the slot's
 // position and after it, and may not cross a multiple of chunk_size().
 struct Run {
   int slot = 0;
   std::span<const int32_t> tokens;  // at least one; each in [0, vocab_size)
   LogitsWanted logits = LogitsWanted::kNone;
+  // How many tokens at the end are guesses: fewer than there are tokens. If
+  // there are any, the run has at most 1 + kMaxDraftedTokens tokens and ends
+  // before its chunk's last position, and LanguageModel::Keep() has to say
+  // which of its tokens stay.
+  int num_drafted = 0;
 };
 
 struct RunResult {
@@ -31,7 +39,9 @@ struct RunResult {
   // Valid until the next call of Step().
   MatrixView<const float> logits;
   // True if an activation or a logit of this run was not a finite number. The
-  // slot is then of no further use before Reset(); other runs are unaffected.
+  // slot is then of no further use before Reset(), unless the run had drafts:
+  // they may be what is wrong, so Keep(slot, 0) and a run without them tell.
+  // Other runs are unaffected.
   bool faulted = false;
 };
 
@@ -59,11 +69,18 @@ class LanguageModel {
 
   // Runs the tokens of all runs through the network. `results` has one entry
   // for each run. REQUIRES: at least one run; no slot twice; no run crosses a
-  // chunk boundary; within max_rows() and max_logits_rows().
+  // chunk boundary; within max_rows() and max_logits_rows(); Keep() was called
+  // for the slots whose last run had drafts.
   //
   // Fails only if the device does; the model is then of no further use.
   virtual absl::Status Step(std::span<const Run> runs,
                             std::vector<RunResult>& results) = 0;
+
+  // After a step in which the slot's run had drafts: the run's first `tokens`
+  // tokens stay, the others have never been. Copies nothing. No bit of what
+  // comes later depends on what was drafted. REQUIRES: called once, before the
+  // slot's next run or CopySlot() from it; not needed before Reset().
+  virtual void Keep(int slot, int64_t tokens) = 0;
 };
 
 }  // namespace flash

@@ -8,6 +8,21 @@ namespace {
 // Of a step, what waiting prompts have a right to while outputs decode.
 constexpr int kPromptShare = 4;  // a quarter
 
+// The most outputs that decode with drafts. More share what a step reads of the
+// weights among them anyway: a row then costs what it costs.
+constexpr size_t kMaxDraftingOutputs = 4;
+
+// What a step costs beside its rows, in rows, where that is least (flash-bench,
+// "rows a step": the demo model; larger ones have more to read).
+constexpr float kStepRows = 3;
+
+// How likely a draft has to be right. It costs a row, and saves its output's
+// part of a step of `num_decoders` rows.
+float LeastChance(size_t num_decoders) {
+  const float rows = static_cast<float>(num_decoders);
+  return rows / (rows + kStepRows);
+}
+
 // Whose logits the first `num_rows` of the ids that are left are run for.
 LogitsWanted Wanted(const Batch::Owner& owner, int64_t num_rows) {
   const LiveRequest& request = *owner.request;
@@ -110,13 +125,33 @@ BatchBuilder::Budget BatchBuilder::Left(const Batch& batch) const {
 }
 
 void BatchBuilder::AddDecoders(int max_rows, Batch& batch) {
+  int rows_each = 1;
+  if (!decoders_.empty() && decoders_.size() <= kMaxDraftingOutputs) {
+    rows_each = max_rows / static_cast<int>(decoders_.size());
+  }
   for (; max_rows > 0 && next_decoder_ < decoders_.size(); --max_rows) {
     const Batch::Owner& owner = decoders_[next_decoder_++];
     owner.output->last_row = ++last_row_;
-    batch.Add(
-        {owner.output->slot, {&owner.output->pending, 1}, LogitsWanted::kLast},
-        owner);
+    batch.Add(DecoderRun(owner, rows_each), owner);
   }
+}
+
+Run BatchBuilder::DecoderRun(const Batch::Owner& owner, int max_rows) const {
+  LiveOutput& output = *owner.output;
+  Run run = {output.slot, {&output.pending, 1}, LogitsWanted::kLast};
+  const int offset =
+      static_cast<int>(owner.request->position(output) % limits_.chunk_size);
+  const int max_drafted =
+      std::min({owner.request->max_drafted(output), max_rows - 1,
+                limits_.chunk_size - 2 - offset});
+  if (max_drafted <= 0) return run;
+  const std::span<const int32_t> tokens =
+      output.drafter.Propose(max_drafted, LeastChance(decoders_.size()));
+  if (tokens.size() == 1) return run;
+  run.tokens = tokens;
+  run.logits = LogitsWanted::kAll;
+  run.num_drafted = static_cast<int>(tokens.size()) - 1;
+  return run;
 }
 
 void BatchBuilder::AddPrompts(Batch& batch) const {

@@ -31,6 +31,8 @@ struct Batch {
 // Chooses rows so that nobody starves:
 //   - every decoding output has one row in every step. If there are more of
 //     them than rows or logits, those that have waited longest come first;
+//   - if there are few, their drafted tokens come with them, as far as there is
+//     room and up to the last position but one of a chunk;
 //   - prompts (and prior ids) fill the rest, the oldest request first, in runs
 //     that end at a chunk boundary or before. While some wait, a quarter of the
 //     step is kept for them, as far as they can use it: decoding cannot shut
@@ -67,6 +69,8 @@ class BatchBuilder {
   // Puts those who have waited longest first if not all of them fit.
   void OrderDecoders(int max_rows);
   void AddDecoders(int max_rows, Batch& batch);
+  // The pending token, with the drafts for which there is room.
+  Run DecoderRun(const Batch::Owner& owner, int max_rows) const;
   void AddPrompts(Batch& batch) const;
   // The longest run of ids that `owner` can do within `budget`; perhaps empty.
   Run PromptRun(const Batch::Owner& owner, const Budget& budget) const;

@@ -28,6 +28,12 @@ absl::Status CheckOptions(const EngineOptions& options,
         model.max_logits_rows(), " rows; with ", model.num_slots(),
         " slots both are at least ", least));
   }
+  if (options.max_drafted_tokens < 0 ||
+      options.max_drafted_tokens > kMaxDraftedTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_drafted_tokens is ", options.max_drafted_tokens,
+                     "; it is from 0 to ", kMaxDraftedTokens));
+  }
   if (options.max_queued_requests < 1 || options.max_queued_tokens < 1 ||
       options.num_samplers < 1) {
     return absl::InvalidArgumentError(

@@ -54,7 +54,7 @@ class Engine {
   absl::Status Submit(std::unique_ptr<Request> request);
 
   // Makes the decode thread ask the sinks again, because the answer of a sink's
-  // IsCancelled() or IsFull() has changed. Never waits; may be called from a
+  // IsCancelled() or Room() has changed. Never waits; may be called from a
   // sink and under a sink's lock.
   void Notify();
 

@@ -29,6 +29,11 @@ struct EngineOptions {
   // which is also the most it can be.
   int max_step_rows = 0;
 
+  // Guesses at an output's next tokens that a step may verify (drafter.h),
+  // while few outputs decode: steps then have rows to spare. Changes no token.
+  // 0: none; at most kMaxDraftedTokens.
+  int max_drafted_tokens = 0;
+
   // Ids that end an output unless the request ignores them.
   std::vector<int32_t> eos_token_ids;
 
@@ -71,6 +76,8 @@ struct EngineStats {
   int64_t step_rows = 0;          // rows of all steps
   int64_t prompt_tokens = 0;      // run, prior ones included
   int64_t generated_tokens = 0;   // sampled
+  int64_t drafted_tokens = 0;     // guesses that were run
+  int64_t accepted_tokens = 0;    // of these, those that were sampled
   int64_t finished_requests = 0;  // OnDone() with OK
   int64_t failed_requests = 0;    // OnDone() with anything else
   Clock::duration last_step{0};   // how long the last step took

@@ -22,6 +22,12 @@ int32_t HistoryWindow(const Request& request) {
   return static_cast<int32_t>(prompt + request.stopping.max_tokens);
 }
 
+int64_t DraftWindow(const Request& request, const EngineOptions& options) {
+  if (options.max_drafted_tokens == 0) return 0;
+  return static_cast<int64_t>(request.prompt.size()) +
+         std::min(request.stopping.max_tokens, Drafter::kMaxWindow);
+}
+
 }  // namespace
 
 LiveRequest::LiveRequest(QueuedRequest queued, const Tokenizer& tokenizer,
@@ -49,9 +55,12 @@ void LiveRequest::MakeOutputs(const Tokenizer& tokenizer) {
                                     : OutputText::StopText::kDropped);
   TokenHistory history(HistoryWindow(request));
   history.AppendPrompt(request.prompt);
+  Drafter drafter(DraftWindow(request, options_));
+  drafter.Append(request.prompt);
   outputs_.reserve(request.num_outputs);
   for (int index = 0; index < request.num_outputs; ++index) {
-    outputs_.push_back({.index = index, .text = text, .history = history});
+    outputs_.push_back(
+        {.index = index, .text = text, .history = history, .drafter = drafter});
     FinishIfFull(outputs_.back());
   }
   outputs_.front().phase = Phase::kPrompt;
@@ -149,6 +158,23 @@ std::span<const int32_t> LiveRequest::Forbidden(
   return stop_ids_;
 }
 
+int LiveRequest::max_drafted(const LiveOutput& output) const {
+  const int64_t num_outputs = static_cast<int64_t>(outputs_.size());
+  const int64_t tokens = std::min(NumTokensLeft(output), room_ / num_outputs);
+  return static_cast<int>(
+      std::clamp<int64_t>(tokens - 1, 0, options_.max_drafted_tokens));
+}
+
+int64_t LiveRequest::NumTokensLeft(const LiveOutput& output) const {
+  int64_t tokens = request().stopping.max_tokens;
+  if (options_.max_length.has_value()) {
+    tokens =
+        std::min(tokens, *options_.max_length -
+                             static_cast<int64_t>(request().prompt.size()));
+  }
+  return tokens - output.num_tokens;
+}
+
 bool LiveRequest::IsEos(int32_t id) const {
   const std::vector<int32_t>& eos = options_.eos_token_ids;
   return !request().stopping.ignore_eos &&
@@ -162,6 +188,7 @@ OutputText::Released LiveRequest::Take(LiveOutput& output, int32_t id) {
                      std::binary_search(stop_ids_.begin(), stop_ids_.end(), id);
   ++output.num_tokens;
   output.history.AppendOutput(id);
+  output.drafter.Append(id);
 
   OutputText::Released released;
   released.offset = output.text.size();
@@ -216,7 +243,8 @@ bool LiveRequest::over() const {
 }
 
 void LiveRequest::AskWhetherFull(Clock::time_point now) {
-  if (!sink().IsFull()) {
+  room_ = sink().Room();
+  if (room_ > 0) {
     full_since_.reset();
     return;
   }

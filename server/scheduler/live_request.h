@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "server/model/sampling.h"
 #include "server/model/token_history.h"
+#include "server/scheduler/drafter.h"
 #include "server/scheduler/engine_options.h"
 #include "server/scheduler/output_text.h"
 #include "server/scheduler/request.h"
@@ -38,6 +39,7 @@ struct LiveOutput {
   int64_t num_prior = 0;   // of these, those that came with the request
   OutputText text;
   TokenHistory history;
+  Drafter drafter;
   // Set when the output is over; told to the sink before it is kOver.
   std::optional<Finished> finished = {};
 };
@@ -101,6 +103,11 @@ class LiveRequest {
   Draw NextDraw(const LiveOutput& output) const;
   std::span<const int32_t> Forbidden(const LiveOutput& output) const;
 
+  // How many tokens after its pending one can be drafted in a run: if all were
+  // right, as many and one more would come, and each has to be allowed and to
+  // find room with the reader.
+  int max_drafted(const LiveOutput& output) const;
+
   // Gives `output` its next token. Returns the text that it releases, and sets
   // output.finished if the output is over. REQUIRES: it was not.
   OutputText::Released Take(LiveOutput& output, int32_t id);
@@ -118,6 +125,7 @@ class LiveRequest {
   // long.
   void AskWhetherFull(Clock::time_point now);
   bool full() const { return full_since_.has_value(); }
+
   // When time alone will change something.
   Clock::time_point NextWakeup() const;
 
@@ -132,6 +140,8 @@ class LiveRequest {
   // Finishes the output if it has all the tokens that it may have.
   void FinishIfFull(LiveOutput& output);
   bool IsEos(int32_t id) const;
+  // Tokens that the output may still have.
+  int64_t NumTokensLeft(const LiveOutput& output) const;
 
   const QueuedRequest queued_;
   const EngineOptions& options_;
@@ -142,6 +152,7 @@ class LiveRequest {
   std::string prompt_text_;   // with echo
   int64_t num_textless_ = 0;  // prompt ids before the first that adds text
   absl::Status outcome_;
+  int64_t room_ = 0;  // what the sink said last
   std::optional<Clock::time_point> full_since_;
   std::optional<Clock::time_point> first_step_;
   std::optional<Clock::time_point> first_token_;

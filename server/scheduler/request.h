@@ -149,12 +149,14 @@ class RequestSink {
 
   // Asked on the decode thread before each step, also while the request is
   // queued (then under the queue's lock: they must not call Submit()). A
-  // cancelled request stays cancelled, and leaves before the next step; a full
-  // one is left out of steps until it is no longer full (only its prompt goes
-  // on, up to its last token). When either answer changes, the sink calls
-  // Engine::Notify().
+  // cancelled request stays cancelled, and leaves before the next step; one
+  // whose reader has no room is left out of steps until it has some (only its
+  // prompt goes on, up to its last token). When a request is cancelled or has
+  // room again, the sink calls Engine::Notify().
   virtual bool IsCancelled() const = 0;
-  virtual bool IsFull() const = 0;
+  // How many tokens its reader has room for; 0: it is full. Each output that
+  // decodes is told one token in any case.
+  virtual int64_t Room() const = 0;
 };
 
 struct Request {

@@ -218,27 +218,77 @@ void Scheduler::EndAll(const absl::Status& running,
 void Scheduler::Deliver() {
   jobs_.clear();
   prompt_ends_.clear();
+  drafted_.clear();
   for (size_t i = 0; i < batch_.runs.size(); ++i) {
     Account(batch_.owners[i], batch_.runs[i], results_[i]);
+    if (batch_.runs[i].num_drafted > 0) drafted_.push_back(i);
   }
-  sampler_.Run(jobs_);
-  for (const TokenJob& job : jobs_) {
-    if (!job.status.ok()) job.request->Fail(job.status);
-  }
+  RunJobs();
   for (const PromptEnd& end : prompt_ends_) EndPrompt(*end.request);
   for (TokenJob& job : jobs_) {
     if (job.output != nullptr) DeliverToken(job);
   }
   for (const PromptEnd& end : prompt_ends_) Fork(end);
+  VerifyDrafts();
+}
+
+void Scheduler::RunJobs() {
+  sampler_.Run(jobs_);
+  for (const TokenJob& job : jobs_) {
+    if (!job.status.ok()) job.request->Fail(job.status);
+  }
+}
+
+void Scheduler::VerifyDrafts() {
+  for (int64_t row = 1; !drafted_.empty(); ++row) {
+    jobs_.clear();
+    std::erase_if(drafted_, [&](size_t index) {
+      const Batch::Owner& owner = batch_.owners[index];
+      const bool was_drawn = WasDrawn(index, row);
+      if (was_drawn) {
+        AddSampleJob(*owner.request, *owner.output, results_[index], row);
+      } else {
+        KeepDrafts(index, row);
+      }
+      return !was_drawn;
+    });
+    RunJobs();
+    for (TokenJob& job : jobs_) DeliverToken(job);
+  }
+}
+
+bool Scheduler::WasDrawn(size_t index, int64_t row) const {
+  const Batch::Owner& owner = batch_.owners[index];
+  const std::span<const int32_t> tokens = batch_.runs[index].tokens;
+  return owner.request->outcome().ok() &&
+         owner.output->phase == Phase::kDecode && !results_[index].faulted &&
+         row < static_cast<int64_t>(tokens.size()) &&
+         tokens[row] == owner.output->pending;
+}
+
+void Scheduler::KeepDrafts(size_t index, int64_t tokens) {
+  const Run& run = batch_.runs[index];
+  LiveOutput& output = *batch_.owners[index].output;
+  stats_.drafted_tokens += run.num_drafted;
+  stats_.accepted_tokens += tokens - 1;
+  if (output.phase == Phase::kOver) return;  // nobody goes on in the slot
+  if (results_[index].faulted) {
+    // Perhaps not the pending token's fault: it is run again, alone.
+    model_.Keep(run.slot, 0);
+    output.drafter.Pause();
+    return;
+  }
+  model_.Keep(run.slot, tokens);
 }
 
 void Scheduler::Account(const Batch::Owner& owner, const Run& run,
                         const RunResult& result) {
+  if (result.faulted && run.num_drafted > 0) return;  // see KeepDrafts()
   if (result.faulted) {
     owner.request->Fail(
         absl::InternalError("the model computed a number that is not finite"));
   } else if (owner.output->phase == Phase::kDecode) {
-    AddSampleJob(*owner.request, *owner.output, result);
+    AddSampleJob(*owner.request, *owner.output, result, 0);
   } else {
     AccountPrompt(owner, run, result);
   }
@@ -261,13 +311,13 @@ void Scheduler::AccountPrompt(const Batch::Owner& owner, const Run& run,
   output.num_run += static_cast<int64_t>(run.tokens.size());
   if (request.num_ids_left(output) > 0) return;
   if (!is_prompt) {
-    AddSampleJob(request, output, result);
+    AddSampleJob(request, output, result, result.logits.rows - 1);
     return;
   }
   prompt_ends_.push_back({&request, output.slot});
   for (LiveOutput& each : request.outputs()) {
     if (request.samples_after_prompt(each)) {
-      AddSampleJob(request, each, result);
+      AddSampleJob(request, each, result, result.logits.rows - 1);
     }
   }
 }
@@ -288,12 +338,12 @@ void Scheduler::AddPromptJobs(const Batch::Owner& owner, int64_t first_position,
 }
 
 void Scheduler::AddSampleJob(LiveRequest& request, LiveOutput& output,
-                             const RunResult& result) {
-  FLASH_CHECK(result.logits.rows > 0);
+                             const RunResult& result, int64_t row) {
+  FLASH_CHECK(row >= 0 && row < result.logits.rows);
   TokenJob& job = jobs_.emplace_back();
   job.request = &request;
   job.output = &output;
-  job.logits = {result.logits.Row(result.logits.rows - 1),
+  job.logits = {result.logits.Row(row),
                 static_cast<size_t>(result.logits.cols)};
 }
 

@@ -105,10 +105,20 @@ class Scheduler {
                      const RunResult& result);
   void AddPromptJobs(const Batch::Owner& owner, int64_t first_position,
                      const RunResult& result);
+  // From that row of the run's logits.
   void AddSampleJob(LiveRequest& request, LiveOutput& output,
-                    const RunResult& result);
+                    const RunResult& result, int64_t row);
+  void RunJobs();
   void EndPrompt(LiveRequest& request);
   void DeliverToken(TokenJob& job);
+  // Goes on with the runs that had drafts: a drafted token that is the one that
+  // was drawn is in the slot already, and the next one is drawn from its
+  // logits.
+  void VerifyDrafts();
+  // Whether token `row` of run `index` of the batch is what its output drew.
+  bool WasDrawn(size_t index, int64_t row) const;
+  // The first `tokens` tokens of the run are the output's.
+  void KeepDrafts(size_t index, int64_t tokens);
   // Gives the outputs that go on a copy of the slot that ran the prompt.
   void Fork(const PromptEnd& end);
   // Tells the sink that an output is over, and takes its slot back.
@@ -135,6 +145,7 @@ class Scheduler {
   std::vector<RunResult> results_;
   std::vector<TokenJob> jobs_;
   std::vector<PromptEnd> prompt_ends_;
+  std::vector<size_t> drafted_;  // runs whose drafts are yet to be verified
   Clock::time_point step_end_;
 };
 

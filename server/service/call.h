@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,7 +67,7 @@ class Call : public RequestSink {
   Call& operator=(const Call&) = delete;
 
   bool IsCancelled() const final { return cancelled_.load(); }
-  bool IsFull() const override { return false; }
+  int64_t Room() const override { return std::numeric_limits<int64_t>::max(); }
 
   // Nobody waits for the answer any more.
   void Cancel();

@@ -34,6 +34,8 @@ void FillLoad(const EngineStats& stats, v1::Load& wire) {
   wire.set_slots_free(static_cast<uint32_t>(stats.free_slots));
   wire.set_prompt_tokens(stats.prompt_tokens);
   wire.set_generated_tokens(stats.generated_tokens);
+  wire.set_drafted_tokens(stats.drafted_tokens);
+  wire.set_accepted_tokens(stats.accepted_tokens);
   wire.set_steps(stats.steps);
 }
 

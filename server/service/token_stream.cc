@@ -2,6 +2,7 @@
 
 #include <grpcpp/server_context.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "server/service/byte_messages.h"
@@ -76,7 +77,7 @@ void TokenStream::OnWriteDone(bool ok) {
     Cancel();
     outbox_.clear();
   }
-  UpdateFull();
+  UpdateRoom();
   Advance();
 }
 
@@ -93,7 +94,7 @@ void TokenStream::Push(const v1::GenerateEvent& event) {
     return Cancel();
   }
   outbox_.push_back(*std::move(bytes));
-  UpdateFull();
+  UpdateRoom();
   Advance();
 }
 
@@ -108,14 +109,13 @@ void TokenStream::Advance() {
   }
 }
 
-void TokenStream::UpdateFull() {
-  const size_t most = parts().outbox_events;
-  if (outbox_.size() >= most) {
-    full_.store(true);
-  } else if (full_.load() && outbox_.size() <= most / 2) {
-    full_.store(false);
-    parts().engine->Notify();
-  }
+void TokenStream::UpdateRoom() {
+  const int64_t most = parts().outbox_events;
+  const int64_t size = static_cast<int64_t>(outbox_.size());
+  const bool was_full = room_.load() == 0;
+  if (was_full && size > most / 2) return;
+  room_.store(std::max<int64_t>(most - size, 0));
+  if (was_full) parts().engine->Notify();
 }
 
 }  // namespace flash

@@ -42,7 +42,7 @@ class TokenStream final : public Call,
   void OnFinished(Finished finished) override;
   void OnDone(const absl::Status& status, const Usage& usage,
               const Timings& timings) override;
-  bool IsFull() const override { return full_.load(); }
+  int64_t Room() const override { return room_.load(); }
 
   // grpc::ServerWriteReactor, on gRPC's threads, which must not be held up.
   void OnWriteDone(bool ok) override;
@@ -54,19 +54,21 @@ class TokenStream final : public Call,
               grpc::CallbackServerContext* context)
       : Call(parts, std::move(origin)),
         context_(context),
-        linger_(std::make_shared<Linger>(context, parts.linger)) {}
+        linger_(std::make_shared<Linger>(context, parts.linger)),
+        room_(parts.outbox_events) {}
 
   void Push(const v1::GenerateEvent& event)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Starts the next write, or Finish(), if one is due and none is in flight.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Makes full_ say what outbox_ is, and tells the engine when it is no longer.
-  void UpdateFull() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Makes room_ say what outbox_ has, and tells the engine when it has some
+  // again.
+  void UpdateRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   grpc::CallbackServerContext* const context_;
   const std::shared_ptr<Linger> linger_;
-  std::atomic<bool> full_{false};
+  std::atomic<int64_t> room_;  // 0: full
 
   Mutex mutex_;
   // The front one is being written iff write_in_flight_.

@@ -156,6 +156,10 @@ nlohmann::json MeasureAll(const Bench& bench, const std::vector<int>& batches) {
       report["flatness"]["max_to_median"] = figures.step_ms.max_to_median;
     }
   }
+  for (const int rows : {1, 2, 4, 8}) {
+    report["runs"].push_back(
+        {{"rows", rows}, {"step_ms_p50", MeasureRuns(model, rows)}});
+  }
   const PromptFigures prompt =
       MeasurePrompt(model, absl::GetFlag(FLAGS_prompt_tokens),
                     [&] { meter.MultiplyAndAdd(); });
@@ -208,6 +212,10 @@ void PrintTable(const nlohmann::json& report) {
       "1,000,000: %.3f; last to first %.3f\n",
       number(far[0]), number(far[1]), number(far[2]),
       number(report["flatness"]["ratio_1m_to_1k"]));
+  for (const auto& row : report["runs"]) {
+    std::printf("one request, %d rows a step: median %.3f ms\n",
+                row["rows"].get<int>(), number(row["step_ms_p50"]));
+  }
 }
 
 // 0 if the report reaches the goals of --goals; says what it does not.

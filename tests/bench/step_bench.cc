@@ -71,6 +71,19 @@ class Feeder {
   // One token to each of the first `batch` slots; milliseconds.
   double Decode(int batch) { return DecodeSlots(0, batch); }
 
+  // `rows` tokens to slot 0 as one run (fewer where its chunk ends), with the
+  // logits after each; milliseconds a step.
+  double DecodeRun(int rows) {
+    const int chunk = model_.chunk_size();
+    const int left = chunk - static_cast<int>(model_.position(0) % chunk);
+    ids_.resize(std::min(rows, left));
+    for (int32_t& id : ids_) id = RandomId();
+    runs_.assign(1, {0, ids_, LogitsWanted::kAll});
+    const auto start = SteadyClock::now();
+    Step(runs_);
+    return MillisecondsSince(start);
+  }
+
   double DecodeSlots(int first, int count) {
     ids_.resize(count);
     runs_.clear();
@@ -187,6 +200,18 @@ std::array<double, 3> MeasureFarPositions(FlashModel& model) {
     }
   }
   return {Median(times[0]), Median(times[1]), Median(times[2])};
+}
+
+double MeasureRuns(FlashModel& model, int rows) {
+  Feeder feeder(model);
+  model.Reset(0);
+  feeder.Prompt(0, model.chunk_size());
+  for (int step = 0; step < kWarmUpSteps; ++step) feeder.DecodeRun(rows);
+  std::vector<double> times;
+  for (int step = 0; step < model.chunk_size(); ++step) {
+    times.push_back(feeder.DecodeRun(rows));
+  }
+  return Median(std::move(times));
 }
 
 FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early,

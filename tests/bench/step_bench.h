@@ -59,6 +59,10 @@ struct FlatnessFigures {
   double ratio() const { return late_ms / early_ms; }
 };
 
+// One request, `rows` tokens a step with the logits after each: what a step
+// costs that verifies rows - 1 drafted tokens. The median, in milliseconds.
+double MeasureRuns(FlashModel& model, int rows);
+
 // Two requests, one at the chunk that holds position `early`, one at that of
 // `late`, which has really read so many tokens. They take turns.
 FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early, int64_t late);

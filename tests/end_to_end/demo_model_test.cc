@@ -90,6 +90,31 @@ TEST_F(DemoModelTest, ManyStreamsAtOnceEachEqualTheirSoloRun) {
   }
 }
 
+TEST_F(DemoModelTest, DraftsChangeNothingThatAClientHears) {
+  const ServerProcess& with = Start({"--max_drafted_tokens=7"});
+  ServerProcess without({kDemo, "--max_drafted_tokens=0"});
+  ASSERT_TRUE(without.WaitUntilServing()) << without.Errors();
+  Caller drafting(with.address());
+  Caller plain(without.address());
+  for (int n = 0; n < 12; ++n) {
+    SCOPED_TRACE(n);
+    // Those with an even number say what they have said before.
+    v1::GenerateRequest request = NumberedRequest(n);
+    if (n % 2 == 0) {
+      std::string text;
+      for (int line = 0; line < 5 + n; ++line) {
+        text += "And the evening and the morning were the first day. ";
+      }
+      request.set_text(text);
+      request.mutable_sampling()->set_temperature(n % 4 == 0 ? 0 : 0.5f);
+      request.mutable_stopping()->set_max_tokens(300);
+    }
+    ExpectEqual(drafting.Generate(request), plain.Generate(request));
+  }
+  EXPECT_GT(drafting.Load().accepted_tokens(), 300u);
+  EXPECT_EQ(plain.Load().drafted_tokens(), 0u);
+}
+
 TEST_F(DemoModelTest, ReadsAsEnglishAndSaysWhatItUsed) {
   const ServerProcess& server = Start({});
   v1::GenerateRequest request = Request("In the beginning God created", 60);

@@ -98,7 +98,8 @@ std::vector<Slots::Part> Slots::Parts(const Attention& attention,
                    .type = cache,
                    .is_present = true,
                    .in_panels = true};
-  parts[kShift] = {.rows = 1, .cols = (width + 1) / 2, .is_present = true};
+  parts[kShift] = {
+      .rows = kShiftRows, .cols = (width + 1) / 2, .is_present = true};
   size_t end = 64;
   for (Part& part : parts) {
     part.offset = end;

@@ -10,7 +10,7 @@ namespace flash {
 namespace {
 
 constexpr int kNumSlots = 5;
-constexpr int kNumPositions = 20;
+constexpr int kNumPositions = 150;
 
 // The normed rows of all positions of some slots, and what becomes of them.
 class ShiftedText {
@@ -47,19 +47,22 @@ class ShiftedText {
     y.ExpectIntact();
   }
 
+  // The slot's last `num_rows` rows have never been; other ones come instead.
+  void TakeBack(int slot, int num_rows) {
+    RandomSource random(next_[slot]);
+    for (int row = 0; row < num_rows; ++row) {
+      const Matrix other = Matrix::Random(1, width_, random);
+      std::copy_n(other.Row(0), Padded(width_), text_[slot].Row(--next_[slot]));
+    }
+  }
+
   std::vector<std::byte> Bytes(int slot) const { return slots_.Bytes(slot); }
 
  private:
   static Slots MakeSlots(int64_t width) {
     const Attention attention = {
         .query_key_size = 1, .expanded_size = 1, .chunk_size = 1};
-    Slots slots(attention, DataType::kFloat32, kNumSlots, kNaNs, width);
-    for (int slot = 0; slot < kNumSlots; ++slot) {
-      for (int64_t c = 0; c < (width + 1) / 2; ++c) {
-        slots.Set(Slots::kShift, slot, 0, c, 0);
-      }
-    }
-    return slots;
+    return Slots(attention, DataType::kFloat32, kNumSlots, kNaNs, width);
   }
 
   void ExpectShifted(const Row& row, const float* y) const {
@@ -87,6 +90,19 @@ TEST_P(ShiftTokensTest, GivesEachRowTheHalfOfTheTokenBeforeIt) {
     text.Run(*backend, {0}, {5});
     text.Run(*backend, {0}, {1});
     text.Run(*backend, {0}, {14});
+  }
+}
+
+TEST_P(ShiftTokensTest, GoesOnFromARowThatStaysWhenLaterOnesAreTakenBack) {
+  const TestBackend backend = Make();
+  for (const int most : {1, 2, 7, static_cast<int>(kShiftRows) - 1}) {
+    ShiftedText text(33);
+    text.Run(*backend, {0, 1}, {1, 3});
+    for (int taken_back = 0; taken_back <= most; ++taken_back) {
+      text.Run(*backend, {0}, {most});
+      text.TakeBack(0, taken_back);
+      text.Run(*backend, {0, 1}, {1, 1});
+    }
   }
 }
 

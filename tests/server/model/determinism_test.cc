@@ -249,6 +249,15 @@ void PlantInStaleRows(const FlashModel& model, int slot) {
       Plant(tensor + slot * state.slot_stride + begin * size,
             (end - begin) * size, state.cache);
     };
+    if (state.shift != nullptr) {
+      const int64_t row = Padded((config.hidden_size + 1) / 2) * sizeof(float);
+      std::byte* ring =
+          reinterpret_cast<std::byte*>(state.shift) + slot * state.slot_stride;
+      for (int64_t r = 0; r < kShiftRows; ++r) {
+        if (r == (model.position(slot) - 1) % kShiftRows) continue;
+        Plant(ring + r * row, row, DataType::kFloat32);
+      }
+    }
     const int64_t chunk = config.chunk_size;
     const int64_t s = Padded(config.query_key_size);
     plant(state.lin_k, used * s, end * s);
@@ -292,6 +301,63 @@ TEST_P(DeterminismTest, NothingIsReadOfRowsThatAreStale) {
       EXPECT_TRUE(SameBits(logits, expected)) << "seed " << seed;
     }
   }
+}
+
+// A token and then drafts: some right ones, and perhaps wrong ones.
+struct Drafts {
+  std::vector<int32_t> tokens;
+  int64_t num_right = 0;
+};
+
+Drafts MakeDrafts(std::span<const int32_t> ids, int64_t room, int32_t vocab,
+                  std::mt19937_64& random) {
+  room = std::min(room, static_cast<int64_t>(ids.size()) - 1);
+  const int64_t drafted = random() % (room + 1);
+  Drafts drafts = {{ids[0]}, static_cast<int64_t>(random() % (drafted + 1))};
+  for (int64_t n = 1; n <= drafted; ++n) {
+    const int32_t off = n <= drafts.num_right ? 0 : 1 + random() % (vocab - 1);
+    drafts.tokens.push_back((ids[n] + off) % vocab);
+  }
+  return drafts;
+}
+
+TEST_P(DeterminismTest, WhatWasDraftedChangesNoBitHoweverMuchOfItStays) {
+  int64_t num_drafted = 0;
+  for (const uint64_t seed : kSeeds) {
+    const ModelConfig config = RandomConfig(seed);
+    const RandomModelFiles model(config, RandomOptions(seed));
+    const auto ids = RandomIds(config, 5 * config.chunk_size + 2, seed);
+    ModelRunner runner(model.files(), Settings(2, 2));
+    const auto expected = runner.Read(0, ids, 1);
+    std::mt19937_64 random(seed);
+    for (int round = 0; round < 3; ++round) {
+      runner.model().Reset(1);
+      std::vector<LogitsRow> logits;
+      while (logits.size() < ids.size()) {
+        PlantInStaleRows(runner.model(), 1);
+        const auto left = std::span(ids).subspan(logits.size());
+        const Drafts drafts =
+            MakeDrafts(left, runner.RoomForDrafts(1),
+                       static_cast<int32_t>(config.vocab_size), random);
+        if (drafts.tokens.size() == 1) {
+          logits.push_back(runner.Step(1, left.first(1)).front());
+          continue;
+        }
+        num_drafted += static_cast<int64_t>(drafts.tokens.size()) - 1;
+        auto rows = runner.StepWithDrafts(1, drafts.tokens);
+        // Perhaps fewer than could stay, perhaps none at all.
+        const int64_t kept = random() % (2 + drafts.num_right);
+        runner.model().Keep(1, kept);
+        ASSERT_EQ(runner.model().position(1),
+                  static_cast<int64_t>(logits.size()) + kept);
+        for (int64_t n = 0; n < kept; ++n) {
+          logits.push_back(std::move(rows[n]));
+        }
+      }
+      EXPECT_TRUE(SameBits(logits, expected)) << "seed " << seed;
+    }
+  }
+  EXPECT_GT(num_drafted, 1000);
 }
 
 std::span<std::byte> SlotBytes(const FlashModel& model, int slot) {

@@ -63,6 +63,24 @@ class ModelRunner {
     return Rows(results_[0]);
   }
 
+  // The most tokens that can be drafted after one in the slot's next run.
+  int64_t RoomForDrafts(int slot) const {
+    const int64_t chunk = model_->chunk_size();
+    return std::clamp<int64_t>(chunk - 2 - model_->position(slot) % chunk, 0,
+                               kMaxDraftedTokens);
+  }
+
+  // One token and then drafts; the logits after each. Keep() is to come.
+  std::vector<LogitsRow> StepWithDrafts(int slot,
+                                        std::span<const int32_t> tokens) {
+    const Run run = {.slot = slot,
+                     .tokens = tokens,
+                     .logits = LogitsWanted::kAll,
+                     .num_drafted = static_cast<int>(tokens.size()) - 1};
+    FLASH_CHECK(model_->Step(std::span(&run, 1), results_).ok());
+    return Rows(results_[0]);
+  }
+
   // All of `ids`, in runs of `run_size` or up to the chunk's end.
   std::vector<LogitsRow> Feed(int slot, std::span<const int32_t> ids,
                               int64_t run_size) {

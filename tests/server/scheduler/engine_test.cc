@@ -103,6 +103,9 @@ TEST_F(EngineTest, RefusesOptionsThatCannotWork) {
   EXPECT_EQ(code(options), StatusCode::kInvalidArgument);
   options.max_step_rows = 2;
   EXPECT_EQ(code(options), StatusCode::kOk);
+  options.max_drafted_tokens = kMaxDraftedTokens + 1;
+  EXPECT_EQ(code(options), StatusCode::kInvalidArgument);
+  options.max_drafted_tokens = 0;
   options.max_queued_requests = 0;
   EXPECT_EQ(code(options), StatusCode::kInvalidArgument);
 }

@@ -33,6 +33,7 @@ class FakeModel final : public LanguageModel {
     int64_t position = 0;
     std::vector<int32_t> tokens;
     LogitsWanted logits = LogitsWanted::kNone;
+    int num_drafted = 0;
   };
 
   explicit FakeModel(const Sizes& sizes)
@@ -47,10 +48,11 @@ class FakeModel final : public LanguageModel {
   void Reset(int slot) override { slots_[slot] = {.usable = true}; }
   void CopySlot(int from, int to) override {
     FLASH_CHECK(from != to && slots_[from].usable);
+    FLASH_CHECK(slots_[from].num_undecided == 0);
     slots_[to] = slots_[from];
     ++num_copies;
   }
-  int64_t position(int slot) const override { return slots_[slot].position; }
+  int64_t position(int slot) const override { return slots_[slot].position(); }
 
   absl::Status Step(std::span<const Run> runs,
                     std::vector<RunResult>& results) override {
@@ -70,8 +72,19 @@ class FakeModel final : public LanguageModel {
     return absl::OkStatus();
   }
 
+  void Keep(int slot, int64_t tokens) override {
+    Slot& kept = slots_[slot];
+    FLASH_CHECK(kept.num_undecided > 0 && tokens >= 0 &&
+                tokens <= kept.num_undecided);
+    FLASH_CHECK(kept.usable || tokens == 0);
+    kept.tokens.resize(kept.position() - kept.num_undecided + tokens);
+    kept.num_undecided = 0;
+    kept.usable = true;
+  }
+
   // The logits after `tokens`, by definition.
   std::vector<float> LogitsAfter(std::span<const int32_t> tokens) const {
+    if (context > 0 && tokens.size() > context) tokens = tokens.last(context);
     uint64_t hash = 0;
     for (int32_t token : tokens) hash = Mix(hash, token);
     std::vector<float> logits(sizes_.vocab_size);
@@ -81,6 +94,7 @@ class FakeModel final : public LanguageModel {
 
   // What a test may set.
   std::vector<float> bias;  // [V] or empty: added to every row of logits
+  size_t context = 0;       // tokens that the logits depend on; 0: on all
   std::function<void()> before_step;
   int fail_at_step = -1;
   std::function<bool(const RecordedRun&)> faults;  // empty: never
@@ -92,8 +106,10 @@ class FakeModel final : public LanguageModel {
  private:
   struct Slot {
     bool usable = false;
-    uint64_t hash = 0;
-    int64_t position = 0;
+    std::vector<int32_t> tokens = {};
+    int64_t num_undecided = 0;  // of them: a run with drafts
+
+    int64_t position() const { return static_cast<int64_t>(tokens.size()); }
   };
 
   static uint64_t Mix(uint64_t hash, uint64_t value) {
@@ -121,8 +137,14 @@ class FakeModel final : public LanguageModel {
       FLASH_CHECK(run.slot >= 0 && run.slot < sizes_.num_slots);
       FLASH_CHECK(seen.insert(run.slot).second);
       FLASH_CHECK(slots_[run.slot].usable && n > 0);
-      FLASH_CHECK(slots_[run.slot].position % sizes_.chunk_size + n <=
-                  sizes_.chunk_size);
+      const int64_t end = slots_[run.slot].position() % sizes_.chunk_size + n;
+      FLASH_CHECK(end <= sizes_.chunk_size);
+      FLASH_CHECK(slots_[run.slot].num_undecided == 0);
+      FLASH_CHECK(run.num_drafted >= 0 && run.num_drafted < n);
+      if (run.num_drafted > 0) {
+        FLASH_CHECK(n <= 1 + kMaxDraftedTokens && end < sizes_.chunk_size);
+        FLASH_CHECK(run.logits == LogitsWanted::kAll);
+      }
       for (int32_t token : run.tokens) {
         FLASH_CHECK(token >= 0 && token < sizes_.vocab_size);
       }
@@ -138,24 +160,26 @@ class FakeModel final : public LanguageModel {
   void RunOne(const Run& run, int64_t first_row, RunResult& result) {
     Slot& slot = slots_[run.slot];
     steps.back().push_back({run.slot,
-                            slot.position,
+                            slot.position(),
                             {run.tokens.begin(), run.tokens.end()},
-                            run.logits});
+                            run.logits,
+                            run.num_drafted});
     const int64_t n = static_cast<int64_t>(run.tokens.size());
     result.logits = {logits_.data() + first_row * sizes_.vocab_size, 0,
                      sizes_.vocab_size, sizes_.vocab_size};
     for (int64_t i = 0; i < n; ++i) {
-      slot.hash = Mix(slot.hash, run.tokens[i]);
-      ++slot.position;
+      slot.tokens.push_back(run.tokens[i]);
       if (run.logits == LogitsWanted::kAll ||
           (run.logits == LogitsWanted::kLast && i == n - 1)) {
         float* row = logits_.data() +
                      (first_row + result.logits.rows++) * sizes_.vocab_size;
-        Fill(slot.hash, {row, static_cast<size_t>(sizes_.vocab_size)});
+        const std::vector<float> logits = LogitsAfter(slot.tokens);
+        std::copy(logits.begin(), logits.end(), row);
       }
     }
     result.faulted = faults && faults(steps.back().back());
     slot.usable = !result.faulted;
+    if (run.num_drafted > 0) slot.num_undecided = n;
   }
 
   const Sizes sizes_;

@@ -110,7 +110,7 @@ class RecordingSink final : public RequestSink {
     changed_.NotifyAll();
   }
   bool IsCancelled() const override { return cancelled; }
-  bool IsFull() const override { return full; }
+  int64_t Room() const override { return full ? 0 : room.load(); }
 
   bool done() const {
     MutexLock lock(&mutex_);
@@ -129,6 +129,7 @@ class RecordingSink final : public RequestSink {
   // What a test may set.
   std::atomic<bool> cancelled{false};
   std::atomic<bool> full{false};
+  std::atomic<int64_t> room{1000};  // unless full
   std::function<void(size_t num_tokens)> on_token;
 
   // What was told.
