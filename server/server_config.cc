@@ -1,6 +1,7 @@
 #include "server/server_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -40,8 +41,12 @@ ABSL_FLAG(std::string, cpu_isa, "auto",
           "The CPU's kernels: avx512bf16, avx512, avx2, portable, or auto: the "
           "fastest that it has.");
 ABSL_FLAG(int32_t, max_step_rows, 256,
-          "Tokens that one step runs, prompts included: the bound on a step's "
-          "time, and so on the gap\nbetween two tokens of a stream.");
+          "Tokens that one step runs at the most, prompts included.");
+ABSL_FLAG(std::string, target_step_ms, "auto",
+          "Milliseconds that a step may take while prompts run beside streams, "
+          "and so the gap between two\ntokens of a stream; what is left of "
+          "them by the streams is the prompts'. auto: 2.25 times what\nthe "
+          "streams take alone.");
 ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");
 ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,
@@ -119,6 +124,18 @@ class Checks {
     return number;
   }
 
+  std::optional<std::chrono::nanoseconds> AutoOrMilliseconds(
+      std::string_view flag, const std::string& value) {
+    double number = 0;
+    if (value == "auto") return std::nullopt;
+    if (!absl::SimpleAtod(value, &number) ||
+        !(number >= 0.001 && number <= 3.6e6)) {
+      Add(Wrong(flag, value, "auto, or from 0.001 to 3600000"));
+      return std::nullopt;
+    }
+    return std::chrono::nanoseconds(std::llround(number * 1e6));
+  }
+
   int64_t Number(std::string_view flag, int64_t value, int64_t least,
                  int64_t most) {
     if (value < least || value > most) {
@@ -176,6 +193,8 @@ void ReadModelFlags(ServerConfig& config, Checks& checks) {
   config.cpu_isa = checks.Isa("cpu_isa", absl::GetFlag(FLAGS_cpu_isa));
   config.max_step_rows = static_cast<int>(checks.Number(
       "max_step_rows", absl::GetFlag(FLAGS_max_step_rows), 2, 65536));
+  config.target_step_time = checks.AutoOrMilliseconds(
+      "target_step_ms", absl::GetFlag(FLAGS_target_step_ms));
 }
 
 void ReadServiceFlags(ServerConfig& config, Checks& checks) {
