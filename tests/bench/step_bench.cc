@@ -1,5 +1,7 @@
 #include "tests/bench/step_bench.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -15,6 +17,17 @@ using SteadyClock = std::chrono::steady_clock;
 double MillisecondsSince(SteadyClock::time_point start) {
   return std::chrono::duration<double, std::milli>(SteadyClock::now() - start)
       .count();
+}
+
+// That this process has used so far.
+double CpuSeconds() {
+  rusage usage = {};
+  FLASH_CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) +
+           1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 StepTimes Summarise(std::vector<double> times) {
@@ -91,10 +104,13 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps) {
   }
   for (int step = 0; step < kWarmUpSteps; ++step) feeder.Decode(batch);
   std::vector<double> times;
+  const double cpu_before = CpuSeconds();
   for (int step = 0; step < steps; ++step)
     times.push_back(feeder.Decode(batch));
+  const double cpu = CpuSeconds() - cpu_before;
   const double total = std::accumulate(times.begin(), times.end(), 0.0);
-  return {batch, Summarise(times), 1000.0 * batch * steps / total};
+  return {batch, Summarise(times), 1000.0 * batch * steps / total,
+          cpu / batch / steps};
 }
 
 StepTimes MeasureOneRequest(FlashModel& model, int steps) {

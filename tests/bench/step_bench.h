@@ -23,7 +23,8 @@ struct StepTimes {
 struct DecodeFigures {
   int batch = 0;
   StepTimes step_ms;
-  double tokens_per_second = 0;  // batch / mean step
+  double tokens_per_second = 0;      // batch / mean step
+  double cpu_seconds_per_token = 0;  // of all threads
 };
 
 struct FlatnessFigures {
