@@ -47,7 +47,7 @@ ABSL_FLAG(
 ABSL_FLAG(std::string, target_step_ms, "auto",
           "Milliseconds that a step may take while prompts run beside streams, "
           "and so the gap between two\ntokens of a stream; what is left of "
-          "them by the streams is the prompts'. auto: 2.25 times what\nthe "
+          "them by the streams is the prompts'. auto: 2.4 times what\nthe "
           "streams take alone.");
 ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");

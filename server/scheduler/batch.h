@@ -70,6 +70,11 @@ class BatchBuilder {
 
   void FindCandidates(
       const std::vector<std::unique_ptr<LiveRequest>>& requests);
+  // A little more, if the oldest prompt is then at its chunk's end (or its own)
+  // a step earlier.
+  int Stretched(int max_prompt_rows) const;
+  // Of the ids that are left, how many one chunk holds.
+  int64_t ToBoundary(const Batch::Owner& owner) const;
   Budget KeptForPrompts(int max_prompt_rows) const;
   static Budget Less(const Budget& budget, const Budget& used);
   Budget Left(const Batch& batch) const;

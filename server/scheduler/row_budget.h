@@ -34,7 +34,7 @@ class RowBudget {
   // Without a target of one's own: how many times as long as with the decoding
   // rows alone a step may be with prompts in it. They then have 1 - 1 / this of
   // the time.
-  static constexpr double kAutoFactor = 2.25;
+  static constexpr double kAutoFactor = 2.4;
 
   static constexpr int kMinRows = 16;
   static constexpr int kProbeInterval = 32;
