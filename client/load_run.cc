@@ -48,8 +48,8 @@ class Load {
   // One session, until the end.
   void RunSession(int session, FlashClient& client);
 
-  // Returns at the end; calls `on_progress` each second until then.
-  void Wait(const std::function<void(const LoadProgress&)>& on_progress);
+  // Returns at the end; asks `go_on` each second whether that is now.
+  void Wait(const std::function<bool(const LoadProgress&)>& go_on);
 
   LoadResult TakeResult() {
     MutexLock lock(&mutex_);
@@ -192,10 +192,9 @@ void Load::End() {
   for (CancellableCall* call : running_) call->Cancel();
 }
 
-void Load::Wait(const std::function<void(const LoadProgress&)>& on_progress) {
+void Load::Wait(const std::function<bool(const LoadProgress&)>& go_on) {
   Clock::time_point next = start_ + std::chrono::seconds(1);
-  while (Goes(next)) {
-    on_progress(Progress());
+  while (Goes(next) && go_on(Progress())) {
     next += std::chrono::seconds(1);
   }
   End();
@@ -231,9 +230,8 @@ bool IsFailure(const grpc::Status& status) {
          ErrorReason(status) != "QUEUE_FULL";
 }
 
-LoadResult RunLoad(
-    const LoadSettings& settings, const v1::ModelInfo& model,
-    const std::function<void(const LoadProgress&)>& on_progress) {
+LoadResult RunLoad(const LoadSettings& settings, const v1::ModelInfo& model,
+                   const std::function<bool(const LoadProgress&)>& go_on) {
   std::vector<std::unique_ptr<FlashClient>> clients;
   for (int i = 0; i < settings.sessions; i += kSessionsPerConnection) {
     clients.push_back(std::make_unique<FlashClient>(settings.server));
@@ -245,7 +243,7 @@ LoadResult RunLoad(
       load.RunSession(i, *clients[i / kSessionsPerConnection]);
     });
   }
-  load.Wait(on_progress);
+  load.Wait(go_on);
   for (auto& thread : threads) thread.join();
   return load.TakeResult();
 }

@@ -71,10 +71,10 @@ v1::GenerateRequest LoadRequest(const LoadSettings& settings,
 // answer: a load may be meant to fill it.
 bool IsFailure(const grpc::Status& status);
 
-// Runs the load on a thread for each session, and calls `on_progress` once a
-// second on the calling one.
+// Runs the load on a thread for each session, and asks `go_on` once a second,
+// on the calling one, whether to; false ends the load early.
 LoadResult RunLoad(const LoadSettings& settings, const v1::ModelInfo& model,
-                   const std::function<void(const LoadProgress&)>& on_progress);
+                   const std::function<bool(const LoadProgress&)>& go_on);
 
 }  // namespace flash
 

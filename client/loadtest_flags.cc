@@ -19,7 +19,8 @@ ABSL_FLAG(uint64_t, max_tokens, 128,
           "Tokens of each answer: EOS does not end it.");
 ABSL_FLAG(double, duration, 10,
           "Seconds to measure; what runs then is cut off. 0: until --requests "
-          "were answered.");
+          "were answered.\nCtrl-C (SIGINT, SIGTERM) ends it earlier, with a "
+          "report.");
 ABSL_FLAG(int64_t, requests, 0,
           "Ends when so many requests were answered. 0: only --duration ends "
           "it.");

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -23,9 +24,23 @@ namespace {
 
 constexpr char kName[] = "flash-loadtest";
 
-void ShowProgress(const LoadProgress& progress) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  std::fprintf(stderr, "\r%s", ProgressLine(progress).c_str());
+volatile std::sig_atomic_t interrupted = 0;
+
+// The first SIGINT or SIGTERM ends the load, and what it came to is reported;
+// the second ends the program.
+void ReportWhenInterrupted() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool ShowProgress(const LoadProgress& progress) {
+  if (isatty(STDERR_FILENO) != 0) {
+    std::fprintf(stderr, "\r%s", ProgressLine(progress).c_str());
+  }
+  return interrupted == 0;
 }
 
 // Asks what is served, and whether it is.
@@ -99,6 +114,7 @@ int LoadtestMain(int argc, char** argv) {
   const grpc::Status status = Look(*config, server, model);
   if (!status.ok()) return Complain(kName, ErrorText(status), kFailed);
 
+  ReportWhenInterrupted();
   const LoadResult result = RunLoad(config->load, model, ShowProgress);
   if (isatty(STDERR_FILENO) != 0) std::fputc('\n', stderr);
   return Report(*config, result, server, model);

@@ -158,6 +158,7 @@ absl::Status ServerImpl::StartEngine(
                            model.eos_token_ids.end()};
   options.max_length = model.max_length;
   options.max_prompt_logprobs = Limits().max_prompt_candidates;
+  options.target_step_time = config_.target_step_time;
   options.slow_reader_timeout = config_.slow_reader_timeout;
   options.num_samplers = threads_->num_threads();
   options.on_device_failure = std::move(on_device_failure);

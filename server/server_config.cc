@@ -1,6 +1,7 @@
 #include "server/server_config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string_view>
 
@@ -42,13 +43,19 @@ ABSL_FLAG(std::string, threads, "auto",
 ABSL_FLAG(std::string, cpu_isa, "auto",
           "The CPU's kernels: avx512bf16, avx512, avx2, portable, or auto: the "
           "fastest that it has.");
-ABSL_FLAG(int32_t, max_step_rows, 256,
-          "Tokens that one step runs, prompts included: the bound on a step's "
-          "time, and so on the gap\nbetween two tokens of a stream.");
+ABSL_FLAG(
+    int32_t, max_step_rows, 320,
+    "Tokens that one step runs at the most, prompts included. 320 are a chunk "
+    "of 256 of a prompt\nbeside 64 streams.");
 ABSL_FLAG(int32_t, max_drafted_tokens, 7,
           "Guesses at a stream's next tokens, taken from its text so far, that "
           "one step may verify\nwhile at most 4 streams decode. They change no "
           "token, only when it comes. 0: none.");
+ABSL_FLAG(std::string, target_step_ms, "auto",
+          "Milliseconds that a step may take while prompts run beside streams, "
+          "and so the gap between two\ntokens of a stream; what is left of "
+          "them by the streams is the prompts'. auto: 2.4 times what\nthe "
+          "streams take alone.");
 ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");
 ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,
@@ -135,6 +142,18 @@ class Checks {
     return number;
   }
 
+  std::optional<std::chrono::nanoseconds> AutoOrMilliseconds(
+      std::string_view flag, const std::string& value) {
+    double number = 0;
+    if (value == "auto") return std::nullopt;
+    if (!absl::SimpleAtod(value, &number) ||
+        !(number >= 0.001 && number <= 3.6e6)) {
+      Add(Wrong(flag, value, "auto, or from 0.001 to 3600000"));
+      return std::nullopt;
+    }
+    return std::chrono::nanoseconds(std::llround(number * 1e6));
+  }
+
   int64_t Number(std::string_view flag, int64_t value, int64_t least,
                  int64_t most) {
     if (value < least || value > most) {
@@ -195,6 +214,8 @@ void ReadModelFlags(ServerConfig& config, Checks& checks) {
   config.max_drafted_tokens = static_cast<int>(checks.Number(
       "max_drafted_tokens", absl::GetFlag(FLAGS_max_drafted_tokens), 0,
       kMaxDraftedTokens));
+  config.target_step_time = checks.AutoOrMilliseconds(
+      "target_step_ms", absl::GetFlag(FLAGS_target_step_ms));
 }
 
 void ReadServiceFlags(ServerConfig& config, Checks& checks) {

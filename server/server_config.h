@@ -31,6 +31,7 @@ struct ServerConfig {
   std::string cpu_isa;
   int max_step_rows = 0;
   int max_drafted_tokens = 0;
+  std::optional<std::chrono::nanoseconds> target_step_time;
 
   int64_t max_message_bytes = 0;
   int64_t max_prompt_tokens = 0;

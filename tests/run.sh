@@ -27,10 +27,15 @@ cd "$(dirname "$0")/.."
 bash deploy/local/install_packages.sh --tests
 
 if [ -n "$fuzz" ]; then
-  cmake -S . -B build-fuzz -G Ninja -DFLASH_FUZZ=ON -DFLASH_SANITIZER=address \
-    -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null
-  cmake --build build-fuzz --target fuzz_targets
-  exec bash tests/fuzz/run.sh build-fuzz "$fuzz"
+  for sanitizer in address undefined; do
+    folder=build-fuzz-$sanitizer
+    cmake -S . -B "$folder" -G Ninja -DFLASH_FUZZ=ON \
+      -DFLASH_SANITIZER="$sanitizer" \
+      -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ >/dev/null
+    cmake --build "$folder" --target fuzz_targets
+    bash tests/fuzz/run.sh "$folder" "$fuzz"
+  done
+  exit 0
 fi
 
 folder=build

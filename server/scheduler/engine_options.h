@@ -25,14 +25,19 @@ struct EngineOptions {
   int64_t max_queued_requests = 256;
   int64_t max_queued_tokens = int64_t{1} << 22;
 
-  // Rows of one step: the bound on a step's time. 0: LanguageModel::max_rows(),
-  // which is also the most it can be.
+  // Rows of one step. 0: LanguageModel::max_rows(), which is also the most it
+  // can be.
   int max_step_rows = 0;
 
   // Guesses at an output's next tokens that a step may verify (drafter.h),
   // while few outputs decode: steps then have rows to spare. Changes no token.
   // 0: none; at most kMaxDraftedTokens.
   int max_drafted_tokens = 0;
+
+  // What a step may take while prompts run beside decoding outputs: by this
+  // their rows are chosen (row_budget.h). None: a multiple of what the decoding
+  // rows take alone.
+  std::optional<Clock::duration> target_step_time;
 
   // Ids that end an output unless the request ignores them.
   std::vector<int32_t> eos_token_ids;

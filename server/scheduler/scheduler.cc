@@ -34,6 +34,7 @@ Scheduler::Scheduler(const EngineOptions& options, LanguageModel* model,
       batch_builder_({.max_rows = MaxStepRows(options, *model),
                       .max_logits = model->max_logits_rows(),
                       .chunk_size = model->chunk_size()}),
+      row_budget_(options.target_step_time),
       sampler_(model->vocab_size(), options.num_samplers, *tokenizer,
                std::move(parallel_for)) {
   for (int slot = model->num_slots() - 1; slot >= 0; --slot) {
@@ -55,6 +56,9 @@ bool Scheduler::RunOnce() {
   if (Step()) {
     busy = true;
     Deliver();
+    // All that the streams have waited for; the sampling belongs to it.
+    row_budget_.Record(batch_.num_decoders, batch_.num_prompt_rows,
+                       options_.now() - step_start_);
     Retire();
   }
   CountRequests();
@@ -170,15 +174,15 @@ bool Scheduler::TakePrior() {
 }
 
 bool Scheduler::Step() {
-  batch_builder_.Build(live_, batch_);
+  batch_builder_.Build(live_, row_budget_, batch_);
   if (batch_.runs.empty()) return false;
-  const Clock::time_point start = options_.now();
+  step_start_ = options_.now();
   for (const Batch::Owner& owner : batch_.owners) {
     const int64_t position = owner.request->position(*owner.output);
     // Zeroed only now: so the time that it takes is spread over the steps.
     if (position == 0) model_.Reset(owner.output->slot);
     FLASH_CHECK(model_.position(owner.output->slot) == position);
-    owner.request->MarkStep(start);
+    owner.request->MarkStep(step_start_);
   }
   const absl::Status status = model_.Step(batch_.runs, results_);
   if (!status.ok()) {
@@ -190,7 +194,7 @@ bool Scheduler::Step() {
   stats_.step_rows += batch_.num_rows;
   stats_.last_step_rows = batch_.num_rows;
   step_end_ = options_.now();
-  stats_.last_step = step_end_ - start;
+  stats_.last_step = step_end_ - step_start_;
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include "server/scheduler/live_request.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/request_queue.h"
+#include "server/scheduler/row_budget.h"
 #include "server/scheduler/token_sampler.h"
 #include "server/tokenizer/tokenizer.h"
 
@@ -133,6 +134,7 @@ class Scheduler {
   const Tokenizer& tokenizer_;
   RequestQueue& queue_;
   BatchBuilder batch_builder_;
+  RowBudget row_budget_;
   TokenSampler sampler_;
 
   std::vector<int> free_slots_;
@@ -146,6 +148,7 @@ class Scheduler {
   std::vector<TokenJob> jobs_;
   std::vector<PromptEnd> prompt_ends_;
   std::vector<size_t> drafted_;  // runs whose drafts are yet to be verified
+  Clock::time_point step_start_;
   Clock::time_point step_end_;
 };
 

@@ -126,6 +126,7 @@ absl::StatusOr<Bench> MakeBench(int slots) {
 nlohmann::json DecodeEntry(const DecodeFigures& figures) {
   return {{"batch", figures.batch},
           {"tokens_per_second", figures.tokens_per_second},
+          {"cpu_seconds_per_token", figures.cpu_seconds_per_token},
           {"step_ms_p50", figures.step_ms.median},
           {"step_ms_p99", figures.step_ms.p99},
           {"step_ms_max", figures.step_ms.max},

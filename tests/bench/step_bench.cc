@@ -1,5 +1,7 @@
 #include "tests/bench/step_bench.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <numeric>
@@ -16,6 +18,17 @@ using SteadyClock = std::chrono::steady_clock;
 double MillisecondsSince(SteadyClock::time_point start) {
   return std::chrono::duration<double, std::milli>(SteadyClock::now() - start)
       .count();
+}
+
+// That this process has used so far.
+double CpuSeconds() {
+  rusage usage = {};
+  FLASH_CHECK(getrusage(RUSAGE_SELF, &usage) == 0);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) +
+           1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
 double Median(std::vector<double> times) {
@@ -157,8 +170,11 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps,
       std::max<int64_t>(kRepetitions, (steps + period - 1) / period);
   std::vector<double> times;
   double bytes = 0;
+  double cpu_seconds = 0;
   for (int64_t step = 0; step < repetitions * period; ++step) {
+    const double cpu_before = CpuSeconds();
     times.push_back(feeder.Decode(batch));
+    cpu_seconds += CpuSeconds() - cpu_before;
     bytes += static_cast<double>(model.step_bytes());
     if (step % kStepsBetween == 0) in_between();
   }
@@ -168,6 +184,7 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps,
           .step_ms = Summarise(times, period),
           .step_ms_max_in_phase = MeasureInPhase(model, batch),
           .tokens_per_second = 1000.0 * batch * count / total,
+          .cpu_seconds_per_token = cpu_seconds / count / batch,
           .bytes_per_step = bytes / count,
           .gbps = bytes / count / Median(times) * 1e-6};
 }

@@ -31,10 +31,11 @@ struct StepTimes {
 struct DecodeFigures {
   int batch = 0;
   StepTimes step_ms;
-  double step_ms_max_in_phase = 0;  // all requests at a chunk's end at once
-  double tokens_per_second = 0;     // batch / mean step
-  double bytes_per_step = 0;        // mean of Backend::StepBytes()
-  double gbps = 0;                  // mean bytes / median step
+  double step_ms_max_in_phase = 0;   // all requests at a chunk's end at once
+  double tokens_per_second = 0;      // batch / mean step
+  double cpu_seconds_per_token = 0;  // of all threads
+  double bytes_per_step = 0;         // mean of Backend::StepBytes()
+  double gbps = 0;                   // mean bytes / median step
 };
 
 // `batch` requests, one token each a step, their chunk offsets evenly spread,

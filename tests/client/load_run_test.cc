@@ -18,6 +18,8 @@ grpc::Status Exhausted(const std::string& reason) {
                       packed.SerializeAsString());
 }
 
+bool GoOn(const LoadProgress&) { return true; }
+
 TEST(LoadRunTest, TakesAFullQueueForAnAnswer) {
   EXPECT_FALSE(IsFailure(grpc::Status::OK));
   EXPECT_FALSE(IsFailure(Exhausted("QUEUE_FULL")));
@@ -34,11 +36,21 @@ TEST(LoadRunTest, TellsThatNobodyIsThere) {
   settings.sessions = 2;
   settings.prompt_text = "x";
   settings.requests = 3;
-  const LoadResult result = RunLoad(settings, {}, [](const LoadProgress&) {});
+  const LoadResult result = RunLoad(settings, {}, GoOn);
   EXPECT_GE(result.requests_failed, 3);
   EXPECT_THAT(result.first_failure, HasSubstr("UNAVAILABLE"));
   EXPECT_GE(result.by_status.at("UNAVAILABLE"), 3);
   EXPECT_EQ(result.tokens, 0);
+}
+
+TEST(LoadRunTest, EndsEarlyWhenItIsToldTo) {
+  LoadSettings settings;
+  settings.server = "127.0.0.1:1";
+  settings.prompt_text = "x";
+  settings.duration = std::chrono::hours(1);
+  const LoadResult result =
+      RunLoad(settings, {}, [](const LoadProgress&) { return false; });
+  EXPECT_LT(result.seconds, 3600);
 }
 
 TEST(LoadRunTest, CountsFailuresOfTheWarmUp) {
@@ -47,7 +59,7 @@ TEST(LoadRunTest, CountsFailuresOfTheWarmUp) {
   settings.prompt_text = "x";
   settings.warmup = std::chrono::milliseconds(300);
   settings.duration = std::chrono::milliseconds(1);
-  const LoadResult result = RunLoad(settings, {}, [](const LoadProgress&) {});
+  const LoadResult result = RunLoad(settings, {}, GoOn);
   EXPECT_GE(result.requests_failed, 1);
 }
 

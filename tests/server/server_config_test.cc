@@ -98,6 +98,8 @@ TEST_F(ServerConfigTest, NamesFlagValueAndWhatIsAccepted) {
   EXPECT_THAT(Error("--metrics_listen=x"), HasSubstr("--metrics_listen"));
   EXPECT_THAT(Error("--max_step_rows=1"), HasSubstr("from 2 to 65536"));
   EXPECT_THAT(Error("--max_drafted_tokens=15"), HasSubstr("from 0 to 14"));
+  EXPECT_THAT(Error("--target_step_ms=0"), HasSubstr("from 0.001 to"));
+  EXPECT_THAT(Error("--target_step_ms=soon"), HasSubstr("auto, or from"));
   EXPECT_THAT(Error("--drain_timeout=-1s"), HasSubstr("--drain_timeout"));
 }
 

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <set>
+#include <utility>
 
 #include "gmock/gmock.h"
 #include "tests/server/scheduler/scheduler_fixture.h"
@@ -30,6 +31,32 @@ class BatchTest : public SchedulerTest {
     int rows = 0;
     for (const auto& run : step) rows += static_cast<int>(run.tokens.size());
     return rows;
+  }
+
+  // Of a slot, in all steps.
+  int RowsOf(int slot) const {
+    int rows = 0;
+    for (const auto& step : model_->steps) {
+      for (const auto& run : step) {
+        if (run.slot == slot) rows += static_cast<int>(run.tokens.size());
+      }
+    }
+    return rows;
+  }
+
+  // 5 ms, and 0.25 for each row.
+  static Clock::duration TimeOf(
+      const std::vector<FakeModel::RecordedRun>& step) {
+    return std::chrono::microseconds(5000 + 250 * Rows(step));
+  }
+
+  // A larger model, on which a step takes TimeOf() it.
+  void StartTimed() {
+    Start({.chunk_size = 256,
+           .num_slots = 32,
+           .max_rows = 256,
+           .max_logits_rows = 64});
+    model_->after_step = [this](const auto& step) { now_ += TimeOf(step); };
   }
 };
 
@@ -128,9 +155,9 @@ TEST_F(BatchTest, KeepsDecodersGoingWhilePromptLogprobsTakeLogits) {
   scored.response.prompt_logprobs = 0;
   Sink sink = Submit(std::move(scored));
   const size_t before = sinks[0]->outputs[0].ids.size();
-  RunSteps(20);
+  RunSteps(24);  // 20 logits, one in a step; some steps measure the others
   EXPECT_TRUE(sink->done());
-  EXPECT_GE(sinks[0]->outputs[0].ids.size() - before, 14u);
+  EXPECT_GE(sinks[0]->outputs[0].ids.size() - before, 17u);
 }
 
 TEST_F(BatchTest, ServesManyShortPromptsWithoutStoppingTheDecoders) {
@@ -141,6 +168,94 @@ TEST_F(BatchTest, ServesManyShortPromptsWithoutStoppingTheDecoders) {
   EXPECT_EQ(steady->outputs[0].ids.size(), 61u);
   Run();
   EXPECT_EQ(scheduler_->stats().finished_requests, 201);
+}
+
+TEST_F(BatchTest, LetsShortPromptsPastALongOneThatKeepsHalfOfTheRows) {
+  Start({.chunk_size = 64, .num_slots = 6, .max_rows = 64});
+  Sink first = Submit(MakeRequest(Ids(6400), 1));
+  RunSteps(1);
+  EXPECT_EQ(RowsOf(0), 64);
+  Sink second = Submit(MakeRequest(Ids(6400, 2), 1));
+  for (int round = 0; round < 20; ++round) {
+    Sink late = Submit(MakeRequest(Ids(20, 3 + round), 1));
+    RunSteps(3);
+    EXPECT_TRUE(late->done());
+  }
+  EXPECT_GE(RowsOf(0), 64 + 60 * 32);
+  EXPECT_GE(RowsOf(1), 60 * 32 - 20 * 64);
+  Run();
+  EXPECT_TRUE(first->done());
+  EXPECT_TRUE(second->done());
+}
+
+TEST_F(BatchTest, LetsEveryOneOfManyLongPromptsGoOn) {
+  Start({.chunk_size = 64, .num_slots = 6, .max_rows = 64});
+  for (int i = 0; i < 6; ++i) Submit(MakeRequest(Ids(6400, i), 1));
+  RunSteps(50);
+  EXPECT_GE(RowsOf(0), 50 * 32);
+  for (int slot = 1; slot < 6; ++slot) {
+    EXPECT_NEAR(RowsOf(slot), 50 * 32 / 5, 32);
+  }
+  Run();
+}
+
+TEST_F(BatchTest, DividesAChunkEvenlyOverTheStepsThatItTakes) {
+  options_.max_step_rows = 100;
+  Start({.chunk_size = 128, .max_rows = 128});
+  RunAlone(MakeRequest(Ids(256 + 30), 0));
+  std::vector<int> rows;
+  for (const auto& step : model_->steps) rows.push_back(Rows(step));
+  EXPECT_THAT(rows, ElementsAre(64, 64, 64, 64, 30));
+}
+
+TEST_F(BatchTest, HoldsTheGapsOfStreamsAtTheTargetWhilePromptsOfAnyLengthRun) {
+  options_.target_step_time = std::chrono::milliseconds(60);
+  StartTimed();
+  std::vector<Sink> streams;
+  for (int i = 0; i < 20; ++i) {
+    streams.push_back(Submit(MakeRequest(Ids(2, i), 10000)));
+  }
+  RunSteps(30);
+  const size_t begin = model_->steps.size();
+  Sink prompt = Submit(MakeRequest(Ids(4096), 1));
+  Sink other = Submit(MakeRequest(Ids(600, 2), 1));
+  RunSteps(80);
+  EXPECT_TRUE(prompt->done());
+  EXPECT_TRUE(other->done());
+  // At most an eighth of the prompts' 50 ms more.
+  for (size_t step = begin; step < model_->steps.size(); ++step) {
+    EXPECT_LE(TimeOf(model_->steps[step]), std::chrono::milliseconds(67));
+  }
+  for (const Sink& stream : streams) {  // a token in every step
+    EXPECT_EQ(stream->outputs[0].ids.size(), model_->steps.size());
+  }
+}
+
+TEST_F(BatchTest, TakesALittleMoreRowsWhereThatSavesAStep) {
+  // Of prompts' rows 40 ms has room for 116, and 35 for 96.
+  for (const auto& [target_ms, rows] : {std::pair(40, 128), {35, 86}}) {
+    options_.target_step_time = std::chrono::milliseconds(target_ms);
+    StartTimed();
+    for (int i = 0; i < 24; ++i) Submit(MakeRequest(Ids(2), 10000));
+    RunSteps(10);
+    Submit(MakeRequest(Ids(4096), 1));
+    RunSteps(20);
+    EXPECT_NEAR(Rows(model_->steps.back()), 24 + rows, 1);
+  }
+}
+
+TEST_F(BatchTest, GivesAllTheRowsToPromptsOnceNobodyDecodes) {
+  options_.target_step_time = std::chrono::milliseconds(30);
+  StartTimed();
+  Sink stream = Submit(MakeRequest(Ids(2), 50));
+  RunSteps(10);
+  Submit(MakeRequest(Ids(8192), 1));
+  RunSteps(20);
+  EXPECT_LT(Rows(model_->steps.back()), 128);
+  while (!stream->done()) RunSteps(1);
+  RunSteps(2);
+  EXPECT_EQ(Rows(model_->steps.back()), 256);
+  Run();
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ class FakeModel final : public LanguageModel {
       RunOne(runs[i], next_row, results[i]);
       next_row += results[i].logits.rows;
     }
+    if (after_step) after_step(steps.back());
     return absl::OkStatus();
   }
 
@@ -96,6 +97,7 @@ class FakeModel final : public LanguageModel {
   std::vector<float> bias;  // [V] or empty: added to every row of logits
   size_t context = 0;       // tokens that the logits depend on; 0: on all
   std::function<void()> before_step;
+  std::function<void(const std::vector<RecordedRun>&)> after_step;
   int fail_at_step = -1;
   std::function<bool(const RecordedRun&)> faults;  // empty: never
 
