@@ -10,7 +10,7 @@ namespace flash {
 namespace {
 
 constexpr int kNumSlots = 5;
-constexpr int kNumPositions = 150;
+constexpr int kNumPositions = 200;
 
 // The normed rows of all positions of some slots, and what becomes of them.
 class ShiftedText {
