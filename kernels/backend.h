@@ -154,8 +154,9 @@ class Backend {
 
   // What the operations since BeginStep() moved of weights and state, in bytes:
   // every weight matrix once; of each run U and the keys and values that it
-  // read, once, and what it appended; each fold's positions and its sum. A
-  // step's time is measured against it.
+  // read, once (the sum, where a row makes U for itself), and what it appended;
+  // each fold's positions, and its sum once. A step's time is measured against
+  // it.
   virtual int64_t StepBytes() const = 0;
 
   // x[b] = table[token] * scale + what the position adds.   x: [B, D]
@@ -192,8 +193,8 @@ class Backend {
 
   // gated[b] = u[b] * (sum over j <= i of w_ij v_j + lambda lin_q[b] U), with
   //   w_ij = weight_scale phi(score_scale quad_q[b] . quad_k_j + bias[i - j]).
-  // put_off: closing folds of a few positions that are not made yet, of slots
-  // that have a single row; U is what each of them would make it.
+  // put_off: closing folds of at most kMaxPutOff positions that are not made
+  // yet, of slots that have a single row; U is what each would make it.
   //   gated: [B, Padded(E)]
   virtual void Attend(const Attention& attention, const LayerState& state,
                       const HeadRows& heads, std::span<const Fold> put_off,

@@ -51,11 +51,11 @@ ABSL_FLAG(int32_t, max_drafted_tokens, 7,
           "Guesses at a stream's next tokens, taken from its text so far, that "
           "one step may verify\nwhile at most 4 streams decode. They change no "
           "token, only when it comes. 0: none.");
-ABSL_FLAG(std::string, target_step_ms, "auto",
-          "Milliseconds that a step may take while prompts run beside streams, "
-          "and so the gap between two\ntokens of a stream; what is left of "
-          "them by the streams is the prompts'. auto: 2.4 times what\nthe "
-          "streams take alone.");
+ABSL_FLAG(
+    std::string, target_step_ms, "auto",
+    "Milliseconds that a step may take while prompts run beside streams, "
+    "and so the gap between two\ntokens of a stream: prompts get what the "
+    "streams leave of it. auto: 2.4 times what the\nstreams take alone.");
 ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");
 ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,

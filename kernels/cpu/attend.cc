@@ -121,7 +121,7 @@ class Attender {
         listed_(reinterpret_cast<int32_t*>(task.scratch + weight_stride_)),
         put_off_keys_(task.scratch + 2 * weight_stride_),
         value_(InSlot<T>(task, task.state->value)),
-        u_(InSlot<T>(task, task.state->u)) {}
+        u_(attention_.has_linear ? InSlot<T>(task, task.state->u) : nullptr) {}
 
   int64_t Run() {
     if (task_.num_rows == 1) {
@@ -282,7 +282,7 @@ class Attender {
   float* const put_off_keys_;
   int64_t num_listed_ = 0;
   const T* const value_;
-  const T* const u_;  // of no use without the linear branch
+  const T* const u_;  // null without the linear branch
 };
 
 template <typename T>

@@ -412,9 +412,10 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
   }
   for (const Fold& fold : put_off) {
     for (AttendPart& part : attend_parts_) {
-      if (step_.rows[part.rows.first_row].slot == fold.slot) {
-        part.put_off = &fold;
-      }
+      if (step_.rows[part.rows.first_row].slot != fold.slot) continue;
+      FLASH_CHECK(part.rows.num_rows == 1 && fold.closes &&
+                  fold.last - fold.first <= kMaxPutOff);
+      part.put_off = &fold;
     }
   }
   const int parts = static_cast<int>(attend_parts_.size());

@@ -10,8 +10,8 @@ namespace flash {
 namespace {
 
 // Positions that are folded at once. Larger blocks move the sum through memory
-// less often; smaller ones towards the chunk's end leave less for the two steps
-// there.
+// less often; smaller ones towards the chunk's end leave less for the step that
+// closes it and those after it.
 constexpr int64_t kFoldPositions = 32;
 constexpr int64_t kLastFoldPositions = 4;
 constexpr int64_t kLastPositions = 16;  // where these begin
@@ -152,6 +152,7 @@ Fold DecodeStates::FoldLeft(int slot, int layer) const {
   Fold fold = {.slot = slot};
   if (layout_.sum < 0 || folded >= begin) return fold;
   fold.first = static_cast<int32_t>(folded - (begin - chunk_size_));
+  FLASH_CHECK(fold.first >= 0);
   fold.last = static_cast<int32_t>(chunk_size_);
   fold.closes = true;
   return fold;

@@ -14,6 +14,9 @@ namespace {
 
 constexpr int64_t kMaxAutomaticSlots = 64;
 
+// The shift's ring holds a run with drafts and the row before it.
+static_assert(1 + kMaxDraftedTokens < kShiftRows);
+
 absl::StatusOr<std::string> ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return absl::NotFoundError(absl::StrCat(path, ": no such file"));

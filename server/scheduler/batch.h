@@ -36,9 +36,8 @@ struct Batch {
 //     them than rows or logits, those that have waited longest come first;
 //   - if there are few, their drafted tokens come with them, as far as there is
 //     room and up to the last position but one of a chunk;
-//   - prompts (and prior ids) have what is left, as far as the row budget,
-//   which
-//     bounds the time of a step, lets them: in runs that end at a chunk
+//   - prompts (and prior ids) have what is left, as far as the row budget lets
+//     them, which bounds the time of a step: in runs that end at a chunk
 //     boundary or before. While some wait, a quarter of the step is kept for
 //     them, or the budget if it is smaller, as far as they can use it: decoding
 //     cannot shut them out;
@@ -99,7 +98,7 @@ class BatchBuilder {
   Run PromptRun(const Batch::Owner& owner, const Budget& budget) const;
 
   const Limits limits_;
-  int64_t last_row_ = 0;  // counts the runs of all but the oldest prompts
+  int64_t last_row_ = 0;  // counts the runs of decoders and waiting prompts
   std::vector<Batch::Owner> decoders_;
   size_t next_decoder_ = 0;            // the first that has no row yet
   std::vector<Batch::Owner> prompts_;  // the oldest request first

@@ -33,7 +33,7 @@ struct LiveOutput {
   Phase phase = Phase::kWaiting;
   int64_t num_run = 0;   // kPrompt, kPrior: ids that the slot has been given
   int32_t pending = -1;  // kDecode: the last token, which the slot has not
-  int64_t last_row = 0;  // which its last one was: whose turn it is (batch.h)
+  int64_t last_row = 0;  // of its last run: whose turn it is (batch.h)
 
   int64_t num_tokens = 0;  // prior ones included
   int64_t num_prior = 0;   // of these, those that came with the request

@@ -15,12 +15,13 @@ namespace flash {
 //   time = base + row_time * rows of prompts
 //
 // `base` is the time of the decoding rows alone, as measured: by the steps that
-// have no prompt in them, and while prompts wait, one step in kProbeInterval
-// (and one soon after the number of decoding rows has changed much) goes
-// without them for this. `row_time` comes from the steps that have both. Both
-// are means in which recent steps count most and no step counts for more than
-// twice what was expected of it: one that the machine held up moves little, and
-// a machine that has become slower is followed within some tens of steps.
+// have no prompt in them, and while prompts wait, after kProbeInterval steps
+// one (and one soon after the number of decoding outputs has changed much, and
+// the first few) goes without them for this. `row_time` comes from the steps
+// that have both. Both are means in which recent steps count most and no step
+// counts for more than twice what was expected of it: one that the machine held
+// up moves little, and a machine that has become slower is followed within some
+// tens of steps.
 //
 // But for those steps prompts always have kMinRows, whatever the target, so
 // that they never starve; and while nobody decodes there is no bound.

@@ -2,9 +2,9 @@
 # What drafted tokens gain: tokens per second of one stream through a real server
 # with drafts and without, in turn, on texts that repeat themselves (a program, a
 # log, a quotation, each continued greedily) and on one that does not (sampled at
-# temperature 1). The ratio is the median of those of each turn. Exits 1 if the plain text falls below 0.97 of the speed without
-# drafts, or one of the others does not gain. Wants a machine that does nothing
-# else for a minute.
+# temperature 1). The ratio is the median of those of each turn. Exits 1 if the
+# plain text falls below 0.97 of the speed without drafts, or one of the others
+# does not gain. Wants a machine that does nothing else for a minute.
 #
 #   tests/bench/drafts.sh [BUILD_FOLDER] [MODEL_DIRECTORY] [STREAMS]
 set -euo pipefail

@@ -1,6 +1,8 @@
 // flash-bench: the speed of a model's steps on this machine, without a server
 // around them.
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -295,6 +297,10 @@ int Main() {
   const absl::StatusOr<Bench> bench = MakeBench(slots);
   if (!bench.ok()) return Fail(std::string(bench.status().message()), 1);
   FlashModel& model = *bench->model;
+  if (model.config().max_length.has_value()) {
+    return Fail("it jumps to far positions, and this model has a max_length",
+                1);
+  }
   if (absl::GetFlag(FLAGS_check_constant_cost)) {
     const bool flat = CheckFlatness(model);
     const bool even = CheckPlaces(model);

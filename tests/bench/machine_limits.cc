@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/check.h"
+#include "tests/bench/median.h"
 
 namespace flash {
 
@@ -37,12 +38,6 @@ double SecondsOf(const auto& work) {
       .count();
 }
 
-double Median(std::vector<double> numbers) {
-  FLASH_CHECK(!numbers.empty());
-  std::sort(numbers.begin(), numbers.end());
-  return numbers[numbers.size() / 2];
-}
-
 }  // namespace
 
 const LimitLoops& FindLimitLoops(const std::string& description) {
@@ -58,10 +53,14 @@ const LimitLoops& FindLimitLoops(const std::string& description) {
 
 LimitMeter::LimitMeter(Backend& backend, ThreadPool& pool,
                        const LimitLoops& loops, size_t bytes)
-    : pool_(pool), loops_(loops), results_(kTasks) {
-  const size_t size = bytes / sizeof(float) / (kTasks * 256) * (kTasks * 256);
+    : pool_(pool),
+      loops_(loops),
+      results_(std::max(kTasks, pool.num_threads())) {
+  constexpr size_t kUnit = kTasks * 256;
+  const size_t size =
+      std::max<size_t>(1, bytes / sizeof(float) / kUnit) * kUnit;
   auto memory = backend.Allocate(size * sizeof(float));
-  FLASH_CHECK(size > 0 && memory.ok());
+  FLASH_CHECK(memory.ok());
   memory_ = *std::move(memory);
   data_ = {reinterpret_cast<float*>(memory_->data()), size};
   std::fill(data_.begin(), data_.end(), 1.0f);  // pages of its own
@@ -84,7 +83,7 @@ double LimitMeter::PeakOf(float (*loop)(const float*, int64_t),
   const int threads = pool_.num_threads();
   const double seconds = SecondsOf([&] {
     pool_.ParallelFor(threads, [&](int task, int) {
-      results_[task % kTasks] = loop(seeds.data(), kRounds);
+      results_[task] = loop(seeds.data(), kRounds);
     });
   });
   return static_cast<double>(operations * kRounds * threads) / seconds * 1e-9;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "kernels/check.h"
+#include "tests/bench/median.h"
 #include "tests/bench/prompt_cost.h"
 
 namespace flash {
@@ -29,12 +30,6 @@ double CpuSeconds() {
            1e-6 * static_cast<double>(time.tv_usec);
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double Median(std::vector<double> times) {
-  FLASH_CHECK(!times.empty());
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
 }
 
 // Step n does the same work as step n + period.

@@ -356,23 +356,24 @@ TEST_P(AttendBitsTest, AreTheSameWhileTheFoldThatClosesAChunkIsPutOff) {
     for (int positions = 1; positions <= kMaxPutOff; ++positions) {
       const RandomLayer layer(Settings(19, 150, 23));
       const TestBackend backend = Make(WorkloadOf(layer.attention()));
-      Slots slots = SlotsWithU(layer.attention(), cache, 2);
-      for (int slot = 0; slot < 2; ++slot) {
+      Slots slots = SlotsWithU(layer.attention(), cache, 3);
+      std::vector<PositionRun> runs;
+      for (int slot = 0; slot < 3; ++slot) {
+        runs.push_back({.slot = slot, .position = 23});
         slots.FillRandom(Slots::kSum, slot, 0, layer.s());
         LayerStep(layer, {{.slot = slot, .num_rows = 23}}).Run(*backend, slots);
       }
-      const Fold fold = {
-          .slot = 1, .first = 23 - positions, .last = 23, .closes = true};
-      // Slot 0 has its U, slot 1 has not.
-      const LayerStep put_off(
-          layer, {{.slot = 0, .position = 23}, {.slot = 1, .position = 23}});
+      // Of two slots of three, positions of different number.
+      const std::vector<Fold> folds = {
+          {.slot = 2, .first = 23 - positions, .last = 23, .closes = true},
+          {.slot = 0, .first = 18 + positions, .last = 23, .closes = true}};
+      const LayerStep put_off(layer, runs);
       backend->BeginStep(put_off.view());
       put_off.AppendHeads(*backend, slots);
-      put_off.Attend(*backend, slots, {{fold}});
-      const LayerStep made(
-          layer, {{.slot = 0, .position = 23}, {.slot = 1, .position = 23}});
+      put_off.Attend(*backend, slots, folds);
+      const LayerStep made(layer, runs);
       backend->BeginStep(made.view());
-      backend->FoldChunks(layer.attention(), slots.state(), {{fold}});
+      backend->FoldChunks(layer.attention(), slots.state(), folds);
       made.AppendHeads(*backend, slots);
       made.Attend(*backend, slots);
       EXPECT_EQ(put_off.gated().Bits(), made.gated().Bits());
