@@ -40,8 +40,8 @@ int RowBudget::PromptRows(int decoders) const {
   const int most = std::max(kMinRows, 2 * most_rows_);
   if (most_rows_ == 0) return most;
   const double room = target_.value_or(kAutoFactor * base_) - base_;
-  if (room <= 0) return kMinRows;
   if (room >= row_time() * most) return most;
+  if (room <= 0) return kMinRows;  // a row may take no time at all
   return std::max(kMinRows, static_cast<int>(room / row_time()));
 }
 

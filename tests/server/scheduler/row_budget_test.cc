@@ -180,5 +180,16 @@ TEST_F(RowBudgetTest, TakesStepsThatTakeNoTime) {
   EXPECT_EQ(rows_, kMaxRows);
 }
 
+TEST_F(RowBudgetTest, GivesTheLeastWhereTheTargetIsBelowTheStreamsAlone) {
+  SetTarget(1);
+  WithoutPrompts(31, 8);
+  for (int step = 0; step < 100; ++step) {
+    // Rows of prompts that seem to take no time.
+    budget_->Record(31, RowBudget::kMinRows, Milliseconds(TimeOf(31, 0)));
+    const int rows = budget_->PromptRows(31);
+    EXPECT_TRUE(rows == 0 || rows == RowBudget::kMinRows) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace flash
