@@ -48,79 +48,67 @@ class HeadMaker {
   const int64_t padded_;
 };
 
+// The row's place in its slot's open chunk. T is the cache type: float or
+// uint16_t (bfloat16).
 template <typename T>
-void StoreRow(const float* from, int64_t padded_cols, T* to) {
-  for (int64_t c = 0; c < padded_cols; c += 16) Store(to + c, Load(from + c));
-}
+class ChunkRow {
+ public:
+  explicit ChunkRow(const AppendTask& task)
+      : attention_(*task.attention),
+        state_(*task.state),
+        slot_(task.rows[task.row].slot * task.state->slot_stride),
+        offset_(task.rows[task.row].offset) {}
 
-// Row `offset` of a slot's values gets `from`, in panels.
+  // A column of the transposed keys, in panels.
+  void PutQuadK(const float* from) const {
+    const Panels panels = {.rows = attention_.query_key_size,
+                           .cols = Padded(attention_.chunk_size)};
+    const int64_t panel = offset_ / Panels::kWidth * Panels::kWidth;
+    const int64_t width = panels.Width(panel);
+    T* to = InSlot(state_.quad_k) + panels.Begin(panel) + (offset_ - panel);
+    for (int64_t c = 0; c < panels.rows; c += 16) {
+      T rounded[16];
+      Store(rounded, Load(from + c));
+      const int64_t last = panels.rows - c < 16 ? panels.rows - c : 16;
+      for (int64_t n = 0; n < last; ++n) to[(c + n) * width] = rounded[n];
+    }
+  }
+
+  void PutLinK(const float* from) const {
+    const int64_t s = Padded(attention_.query_key_size);
+    Put(from, s, InSlot(state_.lin_k) + offset_ * s);
+  }
+
+  // A row of each panel.
+  void PutValue(const float* from) const {
+    const Panels panels = {.rows = attention_.chunk_size,
+                           .cols = Padded(attention_.expanded_size)};
+    for (int64_t col = 0; col < panels.cols; col += Panels::kWidth) {
+      const int64_t width = panels.Width(col);
+      Put(from + col, width,
+          InSlot(state_.value) + panels.Begin(col) + offset_ * width);
+    }
+  }
+
+ private:
+  T* InSlot(std::byte* tensor) const {
+    return reinterpret_cast<T*>(tensor + slot_);
+  }
+  static void Put(const float* from, int64_t padded_cols, T* to) {
+    for (int64_t c = 0; c < padded_cols; c += 16) Store(to + c, Load(from + c));
+  }
+
+  const Attention& attention_;
+  const LayerState& state_;
+  const size_t slot_;  // bytes
+  const int64_t offset_;
+};
+
 template <typename T>
-void StoreInPanels(const AppendTask& task, const float* from, T* tensor) {
-  const Panels panels = {.rows = task.attention->chunk_size,
-                         .cols = Padded(task.attention->expanded_size)};
-  const int64_t offset = task.rows[task.row].offset;
-  for (int64_t col = 0; col < panels.cols; col += Panels::kWidth) {
-    const int64_t width = panels.Width(col);
-    StoreRow(from + col, width, tensor + panels.Begin(col) + offset * width);
-  }
-}
-
-void AppendValue(const AppendTask& task, const float* from) {
-  std::byte* slot =
-      task.state->value + task.rows[task.row].slot * task.state->slot_stride;
-  if (task.state->cache == DataType::kFloat32) {
-    StoreInPanels(task, from, reinterpret_cast<float*>(slot));
-  } else {
-    StoreInPanels(task, from, reinterpret_cast<uint16_t*>(slot));
-  }
-}
-
-// Column `offset` of a slot's transposed keys gets `from`, in panels.
-template <typename T>
-void StoreColumn(const AppendTask& task, const float* from, T* tensor) {
-  const Panels panels = {.rows = task.attention->query_key_size,
-                         .cols = Padded(task.attention->chunk_size)};
-  const int64_t offset = task.rows[task.row].offset;
-  const int64_t panel = offset / Panels::kWidth * Panels::kWidth;
-  const int64_t width = panels.Width(panel);
-  T* to = tensor + panels.Begin(panel) + (offset - panel);
-  for (int64_t c = 0; c < panels.rows; c += 16) {
-    T rounded[16];
-    Store(rounded, Load(from + c));
-    const int64_t last = panels.rows - c < 16 ? panels.rows - c : 16;
-    for (int64_t n = 0; n < last; ++n) to[(c + n) * width] = rounded[n];
-  }
-}
-
-void AppendQuadK(const AppendTask& task, const float* from) {
-  std::byte* slot =
-      task.state->quad_k + task.rows[task.row].slot * task.state->slot_stride;
-  if (task.state->cache == DataType::kFloat32) {
-    StoreColumn(task, from, reinterpret_cast<float*>(slot));
-  } else {
-    StoreColumn(task, from, reinterpret_cast<uint16_t*>(slot));
-  }
-}
-
-// Row `offset` of a slot's tensor in the open chunk gets `from`.
-void Append(const AppendTask& task, std::byte* tensor, const float* from,
-            int64_t padded_cols) {
-  const Row& row = task.rows[task.row];
-  std::byte* slot = tensor + row.slot * task.state->slot_stride;
-  const int64_t begin = row.offset * padded_cols;
-  if (task.state->cache == DataType::kFloat32) {
-    StoreRow(from, padded_cols, reinterpret_cast<float*>(slot) + begin);
-  } else {
-    StoreRow(from, padded_cols, reinterpret_cast<uint16_t*>(slot) + begin);
-  }
-}
-
-}  // namespace
-
-bool AppendHeads(const AppendTask& task) {
+bool AppendCached(const AppendTask& task) {
   const Attention& attention = *task.attention;
-  const LayerState& state = *task.state;
   const HeadMaker heads(task);
+  const ChunkRow<T> chunk_row(task);
   const int64_t s = Padded(attention.query_key_size);
   const int64_t e = Padded(attention.expanded_size);
   float* quad_q = task.heads->quad_q.Row(task.row);
@@ -129,17 +117,24 @@ bool AppendHeads(const AppendTask& task) {
   // The query's row holds the key first, on its way to the chunk.
   if (attention.has_quadratic) {
     heads.Make(kQuadK, quad_q);
-    AppendQuadK(task, quad_q);
+    chunk_row.PutQuadK(quad_q);
     heads.Make(kQuadQ, quad_q);
   }
   if (attention.has_linear) {
     heads.Make(kLinK - lin, lin_q);
-    Append(task, state.lin_k, lin_q, s);
+    chunk_row.PutLinK(lin_q);
     heads.Make(kLinQ - lin, lin_q);
   }
   const float* uvz = task.heads->uvz.Row(task.row);
-  AppendValue(task, uvz + e);
+  chunk_row.PutValue(uvz + e);
   return AllFiniteRow(uvz, 2 * e + s);
+}
+
+}  // namespace
+
+bool AppendHeads(const AppendTask& task) {
+  return task.state->cache == DataType::kFloat32 ? AppendCached<float>(task)
+                                                 : AppendCached<uint16_t>(task);
 }
 
 }  // namespace flash::cpu::FLASH_ISA
