@@ -34,12 +34,16 @@ void LineWriter::TryWrite(std::string line) {
   changed_.NotifyAll();
 }
 
-void LineWriter::Write(std::string line) {
+bool LineWriter::Write(std::string line, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
   MutexLock lock(&mutex_);
   waiting_.push_back(std::move(line));
   const int64_t last = ++num_taken_;
   changed_.NotifyAll();
-  while (num_written_ < last) changed_.Wait(&mutex_);
+  while (num_written_ < last && std::chrono::steady_clock::now() < deadline) {
+    changed_.WaitUntil(&mutex_, deadline);
+  }
+  return num_written_ >= last;
 }
 
 void LineWriter::Loop() {

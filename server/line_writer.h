@@ -3,6 +3,7 @@
 #ifndef SERVER_LINE_WRITER_H_
 #define SERVER_LINE_WRITER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -33,8 +34,9 @@ class LineWriter {
   // written as a line of its own when there is room again.
   void TryWrite(std::string line);
 
-  // Returns when `line`, and all before it, are written.
-  void Write(std::string line);
+  // Returns true when `line`, and all before it, are written; false if they are
+  // not after `patience`: the line stays where it is.
+  bool Write(std::string line, std::chrono::milliseconds patience);
 
  private:
   void Loop();

@@ -19,6 +19,9 @@ double Milliseconds(Clock::duration duration) {
 // Lines of calls that may wait for whoever reads stderr.
 constexpr size_t kMaxWaitingLines = 1024;
 
+// A pipe that nobody empties must not keep the server from stopping.
+constexpr std::chrono::seconds kPatience(1);
+
 // Begun by the first line, flushed when the program exits.
 LineWriter& Writer() {
   static LineWriter writer(kMaxWaitingLines, [](const std::string& line) {
@@ -29,8 +32,9 @@ LineWriter& Writer() {
 
 }  // namespace
 
-void Log(std::string_view sentence) {
-  Writer().Write(absl::StrCat("flash-server: ", std::string(sentence), "\n"));
+bool Log(std::string_view sentence) {
+  return Writer().Write(
+      absl::StrCat("flash-server: ", std::string(sentence), "\n"), kPatience);
 }
 
 std::string CallLine(const CallReport& report,

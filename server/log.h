@@ -13,9 +13,9 @@
 
 namespace flash {
 
-// Writes "flash-server: " and `sentence`, and waits until they are written. Any
-// thread.
-void Log(std::string_view sentence);
+// Writes "flash-server: " and `sentence`. Returns true when they are written,
+// and false after a second if nobody reads what is written. Any thread.
+bool Log(std::string_view sentence);
 
 // Writes the report as one line of JSON, soon: it never waits, and a line for
 // which there is no room is dropped and counted. Any thread. A call with a text

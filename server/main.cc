@@ -25,11 +25,18 @@ constexpr int kWrongUsage = 2;
 // Written under another name first, so that whoever waits for the file finds
 // all of it.
 absl::Status WritePortFile(const std::string& path, const std::string& text) {
+  std::error_code error;
+  const auto there = std::filesystem::symlink_status(path, error);
+  if (std::filesystem::exists(there) &&
+      !std::filesystem::is_regular_file(there)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--port_file is \"", path,
+                     "\", which is there and is not a plain file"));
+  }
   const std::string temporary = absl::StrCat(path, ".", getpid());
   std::ofstream file(temporary);
   file << text << "\n";
   file.close();
-  std::error_code error;
   if (file) std::filesystem::rename(temporary, path, error);
   if (!file || error) {
     std::filesystem::remove(temporary, error);
@@ -97,8 +104,14 @@ int RunServer(int argc, char** argv) {
   WaitForStop(signals);
   Log("told to stop: finishing what runs");
   (*server)->Drain();
-  Log("stopped");
-  return device_failed.load() ? kFailed : 0;
+  if (!config->port_file.empty()) {
+    std::error_code error;
+    std::filesystem::remove(config->port_file, error);
+  }
+  const int exit_code = device_failed.load() ? kFailed : 0;
+  // Lines that nobody reads would be waited for at the end of the program.
+  if (!Log("stopped")) std::_Exit(exit_code);
+  return exit_code;
 }
 
 }  // namespace

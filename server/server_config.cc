@@ -74,7 +74,7 @@ ABSL_FLAG(int64_t, max_queued_tokens, 1 << 22,
           "RESOURCE_EXHAUSTED.");
 ABSL_FLAG(int32_t, outbox_events, 64,
           "Events that wait for a client that does not read; then its request "
-          "pauses.");
+          "pauses. No more tokens are\ndrafted than there is room for.");
 ABSL_FLAG(int32_t, max_streams_per_connection, 1024,
           "Calls that one connection may have open; more wait in the client.");
 ABSL_FLAG(absl::Duration, slow_reader_timeout, absl::Seconds(30),
@@ -163,9 +163,12 @@ class Checks {
     return value;
   }
 
-  std::chrono::nanoseconds Time(std::string_view flag, absl::Duration value) {
-    if (value < absl::ZeroDuration() || value > absl::Hours(24 * 365)) {
-      Add(Wrong(flag, absl::FormatDuration(value), "from 0s to a year"));
+  std::chrono::nanoseconds Time(std::string_view flag, absl::Duration value,
+                                absl::Duration least = absl::ZeroDuration()) {
+    if (value < least || value > absl::Hours(24 * 365)) {
+      Add(Wrong(
+          flag, absl::FormatDuration(value),
+          absl::StrCat("from ", absl::FormatDuration(least), " to a year")));
     }
     return absl::ToChronoNanoseconds(value);
   }
@@ -252,7 +255,8 @@ void ReadServiceFlags(ServerConfig& config, Checks& checks) {
 
 void ReadTimeFlags(ServerConfig& config, Checks& checks) {
   config.slow_reader_timeout = checks.Time(
-      "slow_reader_timeout", absl::GetFlag(FLAGS_slow_reader_timeout));
+      "slow_reader_timeout", absl::GetFlag(FLAGS_slow_reader_timeout),
+      absl::Milliseconds(1));
   config.drain_timeout =
       checks.Time("drain_timeout", absl::GetFlag(FLAGS_drain_timeout));
   config.stale_after =

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -123,6 +124,17 @@ TEST(CommandLineTest, WrongUsageExitsWithTwo) {
     EXPECT_EQ(server.Wait(), 2) << testing::PrintToString(flags);
     EXPECT_FALSE(server.Errors().empty());
   }
+}
+
+TEST(CommandLineTest, APortFileReplacesNothingButPlainFiles) {
+  const std::string model = "--model=" FLASH_SOURCE_DIR "/tests/cases/paper";
+  TemporaryDirectory directory;
+  const std::string pipe = directory.path() + "/pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  ServerProcess server({model, "--port_file=" + pipe});
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Errors(), HasSubstr("not a plain file"));
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
 }
 
 TEST(CommandLineTest, AnAddressInUseExitsWithOne) {

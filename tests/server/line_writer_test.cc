@@ -1,5 +1,6 @@
 #include "server/line_writer.h"
 
+#include <chrono>
 #include <future>
 #include <vector>
 
@@ -29,8 +30,16 @@ TEST(LineWriterTest, WaitsUntilALineIsWritten) {
   LineWriter writer(
       10, [&written](const std::string& line) { written.push_back(line); });
   writer.TryWrite("a");
-  writer.Write("b");
+  EXPECT_TRUE(writer.Write("b", std::chrono::hours(1)));
   EXPECT_THAT(written, ElementsAre("a", "b"));
+}
+
+TEST(LineWriterTest, DoesNotWaitForEverForWhoeverReads) {
+  std::promise<void> gate;
+  LineWriter writer(10,
+                    [&gate](const std::string&) { gate.get_future().wait(); });
+  EXPECT_FALSE(writer.Write("a", std::chrono::milliseconds(1)));
+  gate.set_value();
 }
 
 TEST(LineWriterTest, DropsWhatItHasNoRoomForAndSaysSo) {
@@ -49,7 +58,7 @@ TEST(LineWriterTest, DropsWhatItHasNoRoomForAndSaysSo) {
     started.get_future().wait();
     for (const char* line : {"a", "b", "c", "d"}) writer.TryWrite(line);
     gate.set_value();
-    writer.Write("last");  // never dropped
+    writer.Write("last", std::chrono::hours(1));  // never dropped
   }
   EXPECT_THAT(written, Contains("b"));
   EXPECT_THAT(written, Not(Contains("c")));

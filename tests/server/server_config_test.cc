@@ -100,7 +100,8 @@ TEST_F(ServerConfigTest, NamesFlagValueAndWhatIsAccepted) {
   EXPECT_THAT(Error("--max_drafted_tokens=15"), HasSubstr("from 0 to 14"));
   EXPECT_THAT(Error("--target_step_ms=0"), HasSubstr("from 0.001 to"));
   EXPECT_THAT(Error("--target_step_ms=soon"), HasSubstr("auto, or from"));
-  EXPECT_THAT(Error("--drain_timeout=-1s"), HasSubstr("--drain_timeout"));
+  EXPECT_THAT(Error("--drain_timeout=-1s"), HasSubstr("from 0 to a year"));
+  EXPECT_THAT(Error("--slow_reader_timeout=0s"), HasSubstr("from 1ms"));
 }
 
 TEST_F(ServerConfigTest, NeedsAModel) {
