@@ -101,6 +101,13 @@ MachineLimits LimitMeter::limits() const {
           .bf16_peak_gflops = Median(bf16_gflops_)};
 }
 
+double LimitMeter::ReadTail() const {
+  std::vector<double> speeds = read_gbps_;  // the slowest take longest
+  FLASH_CHECK(!speeds.empty());
+  std::sort(speeds.begin(), speeds.end());
+  return speeds[speeds.size() / 2] / speeds[speeds.size() / 1000];
+}
+
 double LimitMeter::ReadBandwidth(size_t first) const {
   return Median({read_gbps_.begin() + first, read_gbps_.end()});
 }
