@@ -48,14 +48,15 @@ ABSL_FLAG(bool, json, false, "print one JSON object instead of a table");
 ABSL_FLAG(bool, check_constant_cost, false,
           "measure that a step costs the same for ever, and exit 1 if not: the "
           "median step at position 200,000 within 5 % of that at 2,000, and at "
-          "one request no place of a chunk, its boundary included, dearer than "
-          "1.5 times the median (each place the median of 16 chunks)");
+          "one request p99.9 of the steps within 1.5 times the median, chunk "
+          "boundaries included, and so each place of a chunk (the median of 16 "
+          "chunks, without what else the machine did)");
 
 namespace flash {
 namespace {
 
 constexpr double kMaxLateToEarly = 1.05;
-constexpr double kMaxPlaceToMedian = 1.5;
+constexpr double kMaxTailToMedian = 1.5;
 constexpr int kChunksToTime = 16;
 // Others use this machine too: a round that they disturbed is measured again,
 // at most so often in all.
@@ -266,11 +267,15 @@ bool CheckPlaces(FlashModel& model) {
     const StepTimes times = MeasureOneRequest(model, kChunksToTime);
     std::printf(
         "one request: median %.3f ms, p99 %.3f, p99.9 %.3f (%.2f of the "
-        "median), max %.3f; dearest place of a chunk %.2f of the median "
+        "median, at most %.2f), max %.3f; dearest place of a chunk %.2f of the "
+        "median "
         "(at most %.2f)\n",
         times.median, times.p99, times.p999, times.p999 / times.median,
-        times.max, times.max_to_median, kMaxPlaceToMedian);
-    if (times.max_to_median <= kMaxPlaceToMedian) return true;
+        kMaxTailToMedian, times.max, times.max_to_median, kMaxTailToMedian);
+    if (std::max(times.p999 / times.median, times.max_to_median) <=
+        kMaxTailToMedian) {
+      return true;
+    }
   }
   return false;
 }
