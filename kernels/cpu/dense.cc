@@ -36,20 +36,9 @@ void Float32Tile(const DenseTask& task, int64_t row, int64_t output,
   StoreTile<M, N>(task, row, output, sums);
 }
 
-// What a tile asks for while it computes: some cache lines of the next panel
-// with every block of its own depth. One row is bound by memory anyway; several
-// leave it idle otherwise.
-struct Ahead {
-  const std::byte* at = nullptr;
-  int64_t lines = 0;  // of a block
-};
-
-constexpr int64_t kAheadBlock = 16;  // pairs of inputs
-constexpr int64_t kLine = 64;
-
 template <int M, int N>
 void BFloat16Tile(const DenseTask& task, int64_t row, int64_t output,
-                  const uint16_t* weights, Ahead ahead) {
+                  const uint16_t* weights) {
   const InputPair* x[M];
   for (int m = 0; m < M; ++m) {
     x[m] =
@@ -58,23 +47,15 @@ void BFloat16Tile(const DenseTask& task, int64_t row, int64_t output,
   Tile<M, N> sums;
   ClearTile<M, N>(sums);
   const int64_t pairs = (task.inputs + 1) / 2;
-  for (int64_t begin = 0; begin < pairs; begin += kAheadBlock) {
-    for (int64_t line = 0; line < ahead.lines; ++line) {
-      __builtin_prefetch(ahead.at, 0, 2);
-      ahead.at += kLine;
-    }
-    const int64_t end =
-        pairs - begin < kAheadBlock ? pairs : begin + kAheadBlock;
-    for (int64_t k = begin; k < end; ++k) {
-      WeightPairs w[N];
-      for (int n = 0; n < N; ++n) w[n] = LoadPairs(weights + 32 * n);
-      for (int m = 0; m < M; ++m) {
-        for (int n = 0; n < N; ++n) {
-          sums[m][n] = PairFma(w[n], x[m][k], sums[m][n]);
-        }
+  for (int64_t k = 0; k < pairs; ++k) {
+    WeightPairs w[N];
+    for (int n = 0; n < N; ++n) w[n] = LoadPairs(weights + 32 * n);
+    for (int m = 0; m < M; ++m) {
+      for (int n = 0; n < N; ++n) {
+        sums[m][n] = PairFma(w[n], x[m][k], sums[m][n]);
       }
-      weights += 2 * kPanel;
     }
+    weights += 2 * kPanel;
   }
   StoreTile<M, N>(task, row, output, sums);
 }
@@ -94,34 +75,13 @@ void Float32Panel(const DenseTask& task, int64_t row, int64_t panel) {
   }
 }
 
-// The first tile of rows fetches its own panel; those after it share the next
-// one among themselves, four at most.
-Ahead NextPanel(const DenseTask& task, int64_t row, int64_t panel) {
-  constexpr int64_t kMostTiles = 4;
-  const int64_t tiles = (task.y.rows + kTileRows - 1) / kTileRows - 1;
-  const int64_t sharing = tiles < kMostTiles ? tiles : kMostTiles;
-  const int64_t tile = row / kTileRows - 1;
-  if (tile < 0 || tile >= sharing || panel + 1 >= task.last_panel) return {};
-  constexpr int64_t kBytesOfPair = 2 * kPanel * sizeof(uint16_t);
-  const int64_t blocks =
-      ((task.inputs + 1) / 2 + kAheadBlock - 1) / kAheadBlock;
-  const int64_t lines =
-      (kAheadBlock * kBytesOfPair / kLine + sharing - 1) / sharing;
-  return {task.panels + (panel + 1) * ((task.inputs + 1) / 2) * kBytesOfPair +
-              tile * blocks * lines * kLine,
-          lines};
-}
-
 template <int M>
 void BFloat16Panel(const DenseTask& task, int64_t row, int64_t panel) {
-  const int64_t pairs = (task.inputs + 1) / 2;
-  const int64_t panel_size = pairs * 2 * kPanel;
-  const uint16_t* weights =
-      reinterpret_cast<const uint16_t*>(task.panels) + panel * panel_size;
-  const Ahead ahead = NextPanel(task, row, panel);
+  const uint16_t* weights = reinterpret_cast<const uint16_t*>(task.panels) +
+                            panel * ((task.inputs + 1) / 2) * 2 * kPanel;
   for (int n = 0; n < kPanel / 16; n += kVectors<M>) {
     BFloat16Tile<M, kVectors<M>>(task, row, panel * kPanel + 16 * n,
-                                 weights + 32 * n, n == 0 ? ahead : Ahead());
+                                 weights + 32 * n);
   }
 }
 
