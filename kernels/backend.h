@@ -202,7 +202,8 @@ class Backend {
 
   // sum += lin_k_j^T v_j for the positions j of each fold, in ascending order
   // with one fused multiply-add each, so that how they are divided into folds
-  // changes no bit; then U = sum where the chunk closes.
+  // changes no bit; then U = sum where the chunk closes, also by an empty fold.
+  // May stand between two steps, in one without rows.
   virtual void FoldChunks(const Attention& attention, const LayerState& state,
                           std::span<const Fold> folds) = 0;
 

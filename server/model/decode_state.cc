@@ -1,9 +1,11 @@
 #include "server/model/decode_state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "kernels/check.h"
 
 namespace flash {
@@ -87,6 +89,11 @@ DecodeStates::DecodeStates(Backend& backend, const ModelConfig& config,
     : backend_(backend),
       layout_(layout),
       chunk_size_(config.chunk_size),
+      query_key_size_(config.query_key_size),
+      expanded_size_(Padded(config.expanded_size)),
+      shift_bytes_(config.token_shift ? Padded((config.hidden_size + 1) / 2) *
+                                            int64_t{sizeof(float)}
+                                      : 0),
       num_layers_(static_cast<int>(config.num_layers)),
       memory_(std::move(memory)),
       positions_(num_slots, 0),
@@ -134,6 +141,132 @@ void DecodeStates::Copy(int from, int to) {
   undecided_[to] = 0;
   std::copy_n(folded_.begin() + from * num_layers_, num_layers_,
               folded_.begin() + to * num_layers_);
+}
+
+void DecodeStates::AddChunkPieces(int64_t layer_at, int64_t num_rows,
+                                  int64_t folded,
+                                  std::vector<Piece>& pieces) const {
+  const int64_t size = SizeOf(layout_.cache);
+  if (layout_.sum >= 0) {
+    pieces.push_back(
+        {layer_at + layout_.u, query_key_size_ * expanded_size_ * size});
+    // Rows that are in the sum are not read again.
+    const int64_t row = Padded(query_key_size_) * size;
+    pieces.push_back(
+        {layer_at + layout_.lin_k + folded * row, (num_rows - folded) * row});
+  }
+  if (layout_.quad_k >= 0) {
+    const Panels keys = {query_key_size_, Padded(chunk_size_)};
+    for (int64_t col = 0; col < num_rows; col += Panels::kWidth) {
+      const int64_t width = keys.Width(col);
+      const int64_t used = std::min(num_rows - col, width);
+      for (int64_t row = 0; row < keys.rows; ++row) {
+        pieces.push_back(
+            {layer_at + layout_.quad_k + (keys.Begin(col) + row * width) * size,
+             used * size});
+      }
+    }
+  }
+  const Panels values = {chunk_size_, expanded_size_};
+  for (int64_t col = 0; col < values.cols; col += Panels::kWidth) {
+    pieces.push_back({layer_at + layout_.value + values.Begin(col) * size,
+                      num_rows * values.Width(col) * size});
+  }
+}
+
+std::vector<DecodeStates::Piece> DecodeStates::Pieces(
+    int64_t position, const std::vector<uint32_t>& folded) const {
+  std::vector<Piece> pieces;
+  if (position == 0) return pieces;
+  const int64_t num_rows = position % chunk_size_;
+  for (int layer = 0; layer < num_layers_; ++layer) {
+    const int64_t at = layer * layout_.layer_bytes;
+    if (layout_.sum >= 0) {
+      pieces.push_back({at + layout_.sum, query_key_size_ * expanded_size_ *
+                                              int64_t{sizeof(float)}});
+    }
+    if (num_rows > 0) AddChunkPieces(at, num_rows, folded[layer], pieces);
+    if (layout_.shift >= 0) {
+      pieces.push_back(
+          {at + layout_.shift + (position - 1) % kShiftRows * shift_bytes_,
+           shift_bytes_});
+    }
+  }
+  return pieces;
+}
+
+std::string DecodeStates::Save(int slot) const {
+  FLASH_CHECK(undecided_[slot] == 0);
+  const int64_t position = positions_[slot];
+  const int64_t begin = position / chunk_size_ * chunk_size_;
+  std::vector<uint32_t> folded(num_layers_);
+  for (int layer = 0; layer < num_layers_; ++layer) {
+    const Fold left = FoldLeft(slot, layer);
+    FLASH_CHECK(left.first == left.last);
+    if (layout_.sum < 0) continue;
+    folded[layer] =
+        static_cast<uint32_t>(folded_[slot * num_layers_ + layer] - begin);
+  }
+  const std::vector<Piece> pieces = Pieces(position, folded);
+  const size_t head = sizeof(position) + num_layers_ * sizeof(folded[0]);
+  size_t size = head;
+  for (const Piece& piece : pieces) size += piece.bytes;
+  std::string state(size, '\0');
+  std::memcpy(state.data(), &position, sizeof(position));
+  std::memcpy(state.data() + sizeof(position), folded.data(),
+              num_layers_ * sizeof(folded[0]));
+  char* to = state.data() + head;
+  for (const Piece& piece : pieces) {
+    backend_.Download(to, SlotData(slot) + piece.at, piece.bytes);
+    to += piece.bytes;
+  }
+  return state;
+}
+
+absl::Status DecodeStates::Load(int slot, std::string_view state,
+                                int64_t max_position) {
+  Reset(slot);
+  int64_t position = 0;
+  std::vector<uint32_t> folded(num_layers_);
+  const size_t head = sizeof(position) + num_layers_ * sizeof(folded[0]);
+  if (state.size() < head) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a state of ", state.size(), " bytes, of at least ", head));
+  }
+  std::memcpy(&position, state.data(), sizeof(position));
+  std::memcpy(folded.data(), state.data() + sizeof(position),
+              num_layers_ * sizeof(folded[0]));
+  if (position < 0 || position > max_position) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a state after ", position, " tokens, of at most ", max_position));
+  }
+  for (const uint32_t count : folded) {
+    if (count > position % chunk_size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a state with ", count, " positions in its sum, of ",
+                       position % chunk_size_));
+    }
+  }
+  const std::vector<Piece> pieces = Pieces(position, folded);
+  size_t size = head;
+  for (const Piece& piece : pieces) size += piece.bytes;
+  if (state.size() != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a state of ", state.size(), " bytes, not of ", size));
+  }
+  const char* from = state.data() + head;
+  for (const Piece& piece : pieces) {
+    backend_.Upload(SlotData(slot) + piece.at, from, piece.bytes);
+    from += piece.bytes;
+  }
+  positions_[slot] = position;
+  settled_[slot] = position;
+  for (int layer = 0; layer < num_layers_; ++layer) {
+    folded_[slot * num_layers_ + layer] =
+        layout_.sum < 0 ? 0
+                        : position / chunk_size_ * chunk_size_ + folded[layer];
+  }
+  return absl::OkStatus();
 }
 
 void DecodeStates::Jump(int slot, int64_t chunks) {

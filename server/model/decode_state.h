@@ -6,8 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "server/model/config.h"
@@ -82,6 +85,15 @@ class DecodeStates {
   // as folded.
   Fold FoldAfter(int slot, int layer, int64_t end);
 
+  // The slot's state as bytes: its position, what of its chunk is in the sums,
+  // and each tensor's part that has a meaning, row by row of what is stored. At
+  // a chunk boundary that is the sum (and the row of the shift) alone.
+  // REQUIRES: nothing is left to fold of a closed chunk.
+  std::string Save(int slot) const;
+
+  // LanguageModel::Load(). `position`: INVALID_ARGUMENT above it.
+  absl::Status Load(int slot, std::string_view state, int64_t max_position);
+
   // Moves the slot's position on by whole chunks that it has not read: what is
   // measured far into a text need not run all of it. REQUIRES: a chunk is
   // behind it.
@@ -100,11 +112,27 @@ class DecodeStates {
                const StateLayout& layout, int num_slots,
                std::unique_ptr<Buffer> memory);
 
+  // A part of a slot, in bytes from the slot's beginning.
+  struct Piece {
+    int64_t at = 0;
+    int64_t bytes = 0;
+  };
+  // What Save() writes of a slot at `position`, in that order. `folded`: of
+  // each layer, the positions of the open chunk that are in the sum.
+  std::vector<Piece> Pieces(int64_t position,
+                            const std::vector<uint32_t>& folded) const;
+  // Of the open chunk's first `num_rows` rows.
+  void AddChunkPieces(int64_t layer_at, int64_t num_rows, int64_t folded,
+                      std::vector<Piece>& pieces) const;
+
   std::byte* SlotData(int slot) const;
 
   Backend& backend_;
   const StateLayout layout_;
   const int64_t chunk_size_;
+  const int64_t query_key_size_;
+  const int64_t expanded_size_;  // padded
+  const int64_t shift_bytes_;    // of one row of the shift; 0: there is none
   const int num_layers_;
   const std::unique_ptr<Buffer> memory_;  // [num_slots, slot_bytes]
   std::vector<LayerState> layers_;

@@ -14,6 +14,9 @@ namespace {
 
 constexpr int64_t kMaxAutomaticSlots = 64;
 
+// More than any text has.
+constexpr int64_t kMaxPosition = int64_t{1} << 48;
+
 // The shift's ring holds a run with drafts and the row before it.
 static_assert(1 + kMaxDraftedTokens < kShiftRows);
 
@@ -237,6 +240,55 @@ absl::Status FlashModel::Step(std::span<const Run> runs,
     }
   }
   return absl::OkStatus();
+}
+
+void FlashModel::PlanFoldOfEach(const std::function<Fold(int layer)>& fold_of,
+                                FoldPlan& plan) const {
+  plan.folds.clear();
+  plan.begin.assign(1, 0);
+  for (int layer = 0; layer < config_.num_layers; ++layer) {
+    const Fold fold = fold_of(layer);
+    if (fold.closes) plan.folds.push_back(fold);
+    plan.begin.push_back(static_cast<int32_t>(plan.folds.size()));
+  }
+}
+
+std::string FlashModel::state_format() const {
+  return absl::StrCat(
+      "flash-state/1 layers=", config_.num_layers,
+      " query_key_size=", config_.query_key_size,
+      " expanded_size=", config_.expanded_size,
+      " chunk_size=", config_.chunk_size,
+      " quadratic=", config_.quadratic.has_value(),
+      " linear=", config_.linear.has_value(),
+      " shift=", config_.token_shift ? config_.hidden_size : 0,
+      " cache=", cache_type() == DataType::kFloat32 ? "float32" : "bfloat16");
+}
+
+std::string FlashModel::Save(int slot) {
+  // What a closed chunk has left to fold is folded now, which it may at any
+  // time: then nothing of that chunk need be saved. If the device fails, the
+  // next step says so.
+  PlanFoldOfEach([&](int layer) { return states_->FoldBefore(slot, layer); },
+                 folds_before_);
+  if (!folds_before_.folds.empty()) {
+    network_->Fold(folds_before_, *states_).IgnoreError();
+  }
+  return states_->Save(slot);
+}
+
+absl::Status FlashModel::Load(int slot, std::string_view state) {
+  const absl::Status status =
+      states_->Load(slot, state, config_.max_length.value_or(kMaxPosition));
+  const int64_t position = states_->position(slot);
+  if (!status.ok() || position == 0 || position % config_.chunk_size != 0 ||
+      !config_.linear.has_value()) {
+    return status;
+  }
+  // At a boundary U is not saved: it is the sum, in the cache's type.
+  PlanFoldOfEach([&](int) -> Fold { return {.slot = slot, .closes = true}; },
+                 folds_before_);
+  return network_->Fold(folds_before_, *states_);
 }
 
 }  // namespace flash

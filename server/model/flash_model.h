@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -81,6 +82,9 @@ class FlashModel final : public LanguageModel {
   absl::Status Step(std::span<const Run> runs,
                     std::vector<RunResult>& results) override;
   void Keep(int slot, int64_t tokens) override { states_->Keep(slot, tokens); }
+  std::string state_format() const override;
+  std::string Save(int slot) override;
+  absl::Status Load(int slot, std::string_view state) override;
 
  private:
   FlashModel(const ModelConfig& config, const Options& options,
@@ -91,6 +95,9 @@ class FlashModel final : public LanguageModel {
   void Plan(std::span<const Run> runs);
   void PlanRun(const Run& run);
   void PlanFolds(std::span<const Run> runs);
+  // Makes a plan of one fold, or none, of each layer.
+  void PlanFoldOfEach(const std::function<Fold(int layer)>& fold_of,
+                      FoldPlan& plan) const;
 
   const ModelConfig config_;
   const int max_rows_;

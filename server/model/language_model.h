@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -81,6 +83,21 @@ class LanguageModel {
   // comes later depends on what was drafted. REQUIRES: called once, before the
   // slot's next run or CopySlot() from it; not needed before Reset().
   virtual void Keep(int slot, int64_t tokens) = 0;
+
+  // The form and the types of what Save() writes: a state moves only between
+  // models for which this, the weights and the numerics are equal.
+  virtual std::string state_format() const = 0;
+
+  // Everything that the slot remembers, its position included, as bytes. At a
+  // chunk boundary they are as many whatever the position; within a chunk they
+  // grow with its tokens. The slot goes on as if nothing had happened.
+  // REQUIRES: no Keep() is due.
+  virtual std::string Save(int slot) = 0;
+
+  // Makes the slot the one that was saved: no bit of what comes later differs,
+  // and nothing of what it held before is left. INVALID_ARGUMENT if `state` is
+  // not one that Save() can have written; the slot is then as after Reset().
+  virtual absl::Status Load(int slot, std::string_view state) = 0;
 };
 
 }  // namespace flash

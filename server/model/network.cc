@@ -46,6 +46,15 @@ absl::StatusOr<MatrixView<const float>> Network::Run(
   return backend_.OnHost(logits);
 }
 
+absl::Status Network::Fold(const FoldPlan& plan, const DecodeStates& states) {
+  backend_.BeginStep({});
+  for (size_t layer = 0; layer < layers_.size(); ++layer) {
+    backend_.FoldChunks(layers_[layer].attention,
+                        states.layer(static_cast<int>(layer)), plan.Of(layer));
+  }
+  return backend_.EndStep({});
+}
+
 size_t Network::weight_bytes() const {
   size_t bytes = lm_head_->bytes();
   for (const Layer& layer : layers_) {

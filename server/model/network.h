@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "server/model/activations.h"
@@ -62,6 +63,9 @@ class Network {
   absl::StatusOr<MatrixView<const float>> Run(const NetworkStep& step,
                                               const DecodeStates& states,
                                               std::span<uint8_t> faults);
+
+  // Folds, between two steps.
+  absl::Status Fold(const FoldPlan& plan, const DecodeStates& states);
 
   // What the last step moved: Backend::StepBytes().
   int64_t step_bytes() const { return backend_.StepBytes(); }

@@ -8,7 +8,9 @@
 #ifndef SERVER_SCHEDULER_ENGINE_H_
 #define SERVER_SCHEDULER_ENGINE_H_
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +23,7 @@
 #include "server/scheduler/request_limits.h"
 #include "server/scheduler/request_queue.h"
 #include "server/scheduler/scheduler.h"
+#include "server/scheduler/snapshot.h"
 #include "server/tokenizer/tokenizer.h"
 
 namespace flash {
@@ -57,6 +60,21 @@ class Engine {
   // IsCancelled() or Room() has changed. Never waits; may be called from a
   // sink and under a sink's lock.
   void Notify();
+
+  // Asks for the text of an output as it stands between two steps: of a running
+  // request, or of one that has finished and whose slot nobody has taken since
+  // (finished ones lose theirs in the order in which they finished). `done` is
+  // called once, on the decode thread or before this returns, and must not
+  // wait:
+  //   NOT_FOUND: `owner` has no such request here, or no more.
+  //   FAILED_PRECONDITION: it waits in the queue or runs its prompt; or the
+  //     output ended in stop text that is hidden: only Request::save keeps what
+  //     it takes to go back before that.
+  //   UNAVAILABLE: the engine has stopped.
+  using SnapshotDone =
+      std::function<void(absl::StatusOr<std::shared_ptr<const Snapshot>>)>;
+  void TakeSnapshot(std::string owner, std::string request_id, int output_index,
+                    SnapshotDone done);
 
   // From now on Submit() returns UNAVAILABLE. What has been submitted goes on.
   void Drain();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "server/scheduler/prefix_states.h"
 #include "server/scheduler/request.h"
 
 namespace flash {
@@ -57,6 +58,13 @@ struct EngineOptions {
 
   // An idle decode thread wakes this often to show that it is alive.
   Clock::duration heartbeat_interval = std::chrono::seconds(1);
+
+  // States of prompts' beginnings; null: none are kept. Borrowed.
+  PrefixStates* prefix_states = nullptr;
+  // Where running requests of one output leave their state, at the first chunk
+  // boundary after every so many tokens; null, or 0: nowhere. Borrowed.
+  Checkpoints* checkpoints = nullptr;
+  int64_t checkpoint_every_tokens = 0;
 
   // How many outputs are sampled at once: the threads behind the ParallelFor.
   int num_samplers = 1;

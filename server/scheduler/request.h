@@ -24,6 +24,7 @@
 
 #include "absl/status/status.h"
 #include "server/model/sampling.h"
+#include "server/scheduler/snapshot.h"
 
 namespace flash {
 
@@ -112,6 +113,9 @@ struct Finished {
   std::string text;            // what was held back and is now part of the text
   int64_t text_offset = 0;
   int64_t num_tokens = 0;  // of this output, prior ones included
+  // With Request::save: the output's text as it can be gone on with. What was
+  // held back of an output that may go on is in it, and not in `text`.
+  std::shared_ptr<const Snapshot> snapshot;
 };
 
 // Counts are the same for a stream and a unary call. Those of a request that
@@ -161,8 +165,14 @@ class RequestSink {
 
 struct Request {
   std::string id;
-  std::vector<int32_t>
-      prompt;  // at least one id, BOS included where the model wants it
+  std::string owner;  // who may save it; prefixes are shared within an owner
+  // What the prompt goes on from; null: a text of its own. Without a prompt the
+  // output that was saved goes on: its text, its random numbers.
+  std::shared_ptr<const Snapshot> start;
+  // BOS included where the model wants it. At least one id, or a start with a
+  // pending one.
+  std::vector<int32_t> prompt;
+  bool save = false;  // each Finished has a snapshot
   int32_t num_outputs = 1;
   // Empty, or one list for each output: ids that were generated for it
   // elsewhere. They are run as a prompt; everything then goes on as if this

@@ -21,10 +21,13 @@ MAY_INCLUDE = {
     "server/model": ["kernels"],
     "server/tokenizer": ["kernels", "server/model"],
     "server/scheduler": ["kernels", "server/model", "server/tokenizer"],
+    "server/sessions": ["kernels", "server/model", "server/tokenizer",
+                        "server/scheduler", "proto"],
     "server/service": ["kernels", "server/model", "server/tokenizer",
-                       "server/scheduler", "proto"],
+                       "server/scheduler", "server/sessions", "proto"],
     "server": ["kernels", "kernels/cpu", "server/model", "server/tokenizer",
-               "server/scheduler", "server/service", "server/command_line",
+               "server/scheduler", "server/sessions", "server/service",
+               "server/command_line",
                "proto"],
     # Knows nobody; the clients' flags are read as the server's are.
     "server/command_line": [],
@@ -35,7 +38,7 @@ MAY_INCLUDE = {
 ONLY_IN = {
     r"#include <cuda|#include <cublas|__global__": ["kernels/cuda"],
     r"#include \"(grpcpp|google/protobuf)|#include <(grpcpp|google/protobuf)":
-        ["server/service", "client", "server"],
+        ["server/service", "server/sessions", "client", "server"],
     # kernels has FLASH_CHECK, which says where it aborts.
     r"fprintf|std::cerr|std::cout":
         ["server", "client", "server/command_line", "kernels"],

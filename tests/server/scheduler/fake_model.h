@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <set>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/check.h"
@@ -83,6 +86,27 @@ class FakeModel final : public LanguageModel {
     kept.usable = true;
   }
 
+  std::string state_format() const override { return "fake"; }
+
+  // The tokens, as they stand in memory.
+  std::string Save(int slot) override {
+    FLASH_CHECK(slots_[slot].usable && slots_[slot].num_undecided == 0);
+    const std::vector<int32_t>& tokens = slots_[slot].tokens;
+    ++num_saves;
+    return {reinterpret_cast<const char*>(tokens.data()),
+            tokens.size() * sizeof(int32_t)};
+  }
+
+  absl::Status Load(int slot, std::string_view state) override {
+    Reset(slot);
+    if (state.size() % sizeof(int32_t) != 0) {
+      return absl::InvalidArgumentError("not a state of the fake model");
+    }
+    slots_[slot].tokens.resize(state.size() / sizeof(int32_t));
+    std::memcpy(slots_[slot].tokens.data(), state.data(), state.size());
+    return absl::OkStatus();
+  }
+
   // The logits after `tokens`, by definition.
   std::vector<float> LogitsAfter(std::span<const int32_t> tokens) const {
     if (context > 0 && tokens.size() > context) tokens = tokens.last(context);
@@ -104,6 +128,7 @@ class FakeModel final : public LanguageModel {
   // What happened.
   std::vector<std::vector<RecordedRun>> steps;
   int num_copies = 0;
+  int num_saves = 0;
 
  private:
   struct Slot {

@@ -1,0 +1,60 @@
+// Snapshots as bytes, and back.
+//
+//   8 bytes  "FLASHSNP"
+//   u32      format version
+//   u32      bytes of the header
+//   header   flash.v1.SnapshotHeader (snapshot.proto): the fingerprint, and all
+//            of the snapshot but the state
+//   state    LanguageModel::Save(), as it is or as one zstd frame
+//   16 bytes XXH3-128 of everything before
+// Numbers are little-endian. Bytes after that are an error.
+
+#ifndef SERVER_SESSIONS_SNAPSHOT_CODEC_H_
+#define SERVER_SESSIONS_SNAPSHOT_CODEC_H_
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "server/scheduler/snapshot.h"
+
+namespace flash {
+
+// What must be equal where a snapshot was made and where it is gone on with,
+// for the bits of what follows to be equal.
+struct Fingerprint {
+  std::string model;         // digest of the weights and their config
+  std::string tokenizer;     // digest of the tokenizer's file and type
+  std::string state_format;  // LanguageModel::state_format()
+  std::string numerics;      // ServerInfo.numerics
+};
+
+enum class SnapshotCompression { kNone, kZstd };
+
+// Thread safety: const functions from any thread.
+class SnapshotCodec {
+ public:
+  SnapshotCodec(Fingerprint fingerprint, SnapshotCompression compression)
+      : fingerprint_(std::move(fingerprint)), compression_(compression) {}
+
+  std::string Encode(const Snapshot& snapshot) const;
+
+  // Takes time in proportion to the bytes.
+  //   DATA_LOSS: damaged or truncated, or no snapshot at all; says which.
+  //   FAILED_PRECONDITION: made by another format, model, tokenizer, layout or
+  //     numerics; says what differs, with both values.
+  // A snapshot that is returned is whole: its counts agree with each other, its
+  // sizes are within their bounds. (The state's own form is LanguageModel's to
+  // check.) Takes no more memory than the bytes' header can justify.
+  absl::StatusOr<std::shared_ptr<const Snapshot>> Decode(
+      std::string_view bytes) const;
+
+ private:
+  const Fingerprint fingerprint_;
+  const SnapshotCompression compression_;
+};
+
+}  // namespace flash
+
+#endif  // SERVER_SESSIONS_SNAPSHOT_CODEC_H_
