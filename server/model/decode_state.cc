@@ -16,7 +16,7 @@ namespace {
 // closes it and those after it.
 constexpr int64_t kFoldPositions = 32;
 constexpr int64_t kLastFoldPositions = 4;
-constexpr int64_t kLastPositions = 16;  // where these begin
+constexpr int64_t kLastPositions = 16;  // where these begin, at the latest
 
 constexpr int64_t kLine = 64;  // every tensor begins on a cache line
 
@@ -316,15 +316,21 @@ Fold DecodeStates::FoldAfter(int slot, int layer, int64_t end) {
   if (layout_.sum < 0 || folded < begin) return fold;
   const bool closes = end == chunk_size_;
   if (closes && ClosesLate(layer)) return fold;
-  // Block edges of this layer and slot: where they lie has no meaning but that
-  // those of other layers lie elsewhere, for blocks of both sizes (5 and 7 are
-  // odd, the sizes powers of two).
-  const int64_t block =
-      chunk_size_ - end < kLastPositions ? kLastFoldPositions : kFoldPositions;
+  // Where smaller blocks begin, at this layer's and slot's own position: an
+  // edge of the larger ones, so that no long block is left there. Edges of
+  // larger blocks lie where the distance to the chunk's end is even, those of
+  // smaller ones where it is odd: no step has both. (5 and 7 are odd, so layers
+  // differ.)
   const int64_t phase = layer * int64_t{5} + slot * int64_t{7};
-  const int64_t edge = closes ? end : end - (end + phase) % block;
-  // An edge that an earlier step has passed over, since blocks were larger
-  // then, is left to the next one: else all layers would fold in this step.
+  const int64_t turn =
+      chunk_size_ - kLastPositions - phase * 2 % kLastPositions;
+  const bool is_last_part = end > turn;
+  const int64_t block = is_last_part ? kLastFoldPositions : kFoldPositions;
+  const int64_t past_edge =
+      ((end - turn - is_last_part) % block + block) % block;
+  const int64_t edge = closes ? end : end - past_edge;
+  // An edge that the step of a run has passed over, or one that lay before the
+  // chunk, is left to the next: else several layers would fold in this step.
   if (begin + edge <= std::max(folded, settled_[slot])) return fold;
   fold.first = static_cast<int32_t>(folded - begin);
   fold.last = static_cast<int32_t>(edge);

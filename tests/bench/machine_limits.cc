@@ -101,8 +101,9 @@ MachineLimits LimitMeter::limits() const {
           .bf16_peak_gflops = Median(bf16_gflops_)};
 }
 
-double LimitMeter::ReadTail() const {
-  std::vector<double> speeds = read_gbps_;  // the slowest take longest
+double LimitMeter::ReadTail(size_t first) const {
+  // The slowest take longest.
+  std::vector<double> speeds(read_gbps_.begin() + first, read_gbps_.end());
   FLASH_CHECK(!speeds.empty());
   std::sort(speeds.begin(), speeds.end());
   return speeds[speeds.size() / 2] / speeds[speeds.size() / 1000];

@@ -38,9 +38,9 @@ class LimitMeter {
   // Of the passes of Read() from `first` on.
   double ReadBandwidth(size_t first) const;
   size_t num_reads() const { return read_gbps_.size(); }
-  // p99.9 of the passes' times by their median: what the machine does to a loop
-  // whose work never changes.
-  double ReadTail() const;
+  // p99.9 of the times of the passes from `first` on, by their median: what the
+  // machine does to a loop whose work never changes.
+  double ReadTail(size_t first) const;
 
  private:
   double PeakOf(float (*loop)(const float*, int64_t), int64_t operations);

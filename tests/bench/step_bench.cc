@@ -184,13 +184,18 @@ DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps,
           .gbps = bytes / count / Median(times) * 1e-6};
 }
 
-StepTimes MeasureOneRequest(FlashModel& model, int chunks) {
+StepTimes MeasureOneRequest(FlashModel& model, int chunks,
+                            const std::function<void(int)>& in_between) {
+  // Coprime to any chunk, so that no place of it is always the first behind
+  // what comes in between, which leaves nothing of ours in the cache.
+  constexpr int kSteps = 37;
   Feeder feeder(model);
   model.Reset(0);
   feeder.Prompt(0, model.chunk_size());
   std::vector<double> times;
   for (int step = 0; step < chunks * model.chunk_size(); ++step) {
     times.push_back(feeder.Decode(1));
+    if (times.size() % kSteps == 0) in_between(kSteps);
   }
   return Summarise(times, model.chunk_size());
 }

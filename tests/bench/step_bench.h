@@ -44,8 +44,10 @@ struct DecodeFigures {
 DecodeFigures MeasureDecode(FlashModel& model, int batch, int steps,
                             const std::function<void()>& in_between);
 
-// One request over `chunks` whole chunks of single steps.
-StepTimes MeasureOneRequest(FlashModel& model, int chunks);
+// One request over `chunks` whole chunks of single steps. Calls
+// `in_between(n)` after every n of them, which may take as long.
+StepTimes MeasureOneRequest(FlashModel& model, int chunks,
+                            const std::function<void(int)>& in_between);
 
 // Median steps of one request at about positions 1,000, 100,000 and 1,000,000,
 // which it has jumped to. They take turns, so that what else the machine does
