@@ -16,9 +16,12 @@ ctest_arguments=()
 for argument in "$@"; do
   case "$argument" in
     --sanitizer=address|--sanitizer=thread) sanitizer=${argument#*=} ;;
-    --fuzz=[0-9]*) fuzz=${argument#*=} ;;
+    --fuzz=*[!0-9]*|--fuzz=) echo "$argument: seconds are a whole number, as in --fuzz=20" >&2; exit 2 ;;
+    --fuzz=*) fuzz=${argument#*=} ;;
     -h|--help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    --sanitizer=*|--fuzz=*) echo "see $0 --help" >&2; exit 2 ;;
+    --fuzz*|--sani*)
+      echo "$argument is not known; there are --sanitizer=address, --sanitizer=thread and --fuzz=SECONDS" >&2
+      exit 2 ;;
     *) ctest_arguments+=("$argument") ;;
   esac
 done

@@ -16,6 +16,8 @@ program refuses to guess them. Needs numpy; needs PyTorch only to open a .pt fil
 Exit codes: 0 imported, 1 this file cannot be imported, 2 wrong or missing flags.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import math
@@ -27,7 +29,10 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:  # --help works without it
+    np = None
 
 PREFIXES = ("net.", "model.", "module.")
 WRAPPER_KEYS = ("state_dict", "model_state_dict", "model", "module", "net")
@@ -687,7 +692,11 @@ def run(flags):
 
 def main(arguments):
     try:
-        run(parse_flags(arguments))
+        flags = parse_flags(arguments)
+        if np is None:
+            raise Refused("this Python has no numpy: use /usr/bin/python3 with Debian's "
+                          "python3-numpy, or pip install numpy in a venv")
+        run(flags)
     except WrongUsage as error:
         print(error, file=sys.stderr)
         return 2

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/time.h"
 #include "server/command_line/standard_output.h"
 
 namespace flash {
@@ -35,10 +36,29 @@ FlagMap FlagsOf(const Program& program) {
   return flags;
 }
 
+// What the type of a flag takes; empty if Abseil's own message has to do.
+std::string Accepted(const absl::CommandLineFlag& flag) {
+  if (flag.IsOfType<absl::Duration>()) {
+    return "a time with its unit, such as 30s or 1m30s";
+  }
+  if (flag.IsOfType<bool>()) return "true or false";
+  if (flag.IsOfType<int32_t>() || flag.IsOfType<int64_t>() ||
+      flag.IsOfType<uint32_t>() || flag.IsOfType<uint64_t>()) {
+    return "a whole number";
+  }
+  if (flag.IsOfType<float>() || flag.IsOfType<double>()) return "a number";
+  return "";
+}
+
 absl::Status Set(absl::CommandLineFlag& flag, const std::string& value,
                  const std::string& source) {
   std::string error;
   if (flag.ParseFrom(value, &error)) return absl::OkStatus();
+  const std::string accepted = Accepted(flag);
+  if (!accepted.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, " is \"", value, "\"; accepted is ", accepted));
+  }
   return absl::InvalidArgumentError(
       absl::StrCat(source, " is \"", value, "\", which is not a value for it",
                    error.empty() ? "" : ": ", error));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -52,8 +53,15 @@ std::pair<TensorView, Extent> ReadEntry(const std::string& name,
                                                {"F16", DataType::kFloat16},
                                                {"BF16", DataType::kBFloat16}});
   view.shape = reader.Integers("shape", 0, kMaxElements);
-  std::vector<int64_t> offsets = reader.Integers("data_offsets", 0, data_bytes);
+  std::vector<int64_t> offsets =
+      reader.Integers("data_offsets", 0, std::numeric_limits<int64_t>::max());
   reader.RefuseOtherKeys();
+  if (offsets.size() == 2 && offsets[1] > data_bytes) {
+    errors.Add(absl::StrCat(
+        "the file is cut off: tensor \"", name, "\" ends at byte ", offsets[1],
+        " of the tensors' bytes, of which there are ", data_bytes));
+    offsets = {0, 0};
+  }
   if (offsets.size() != 2 || offsets[0] > offsets[1]) {
     errors.Add(absl::StrCat("the data_offsets of tensor \"", name,
                             "\" are not a begin and an end"));

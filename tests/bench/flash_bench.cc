@@ -14,6 +14,8 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
@@ -341,6 +343,11 @@ int main(int argc, char** argv) {
       "Times the steps of a model on this machine.\n"
       "  flash-bench --preset=112m --batch=1,8,32\n"
       "  flash-bench --model=deploy/models/demo --check_constant_cost");
+  absl::FlagsUsageConfig help;
+  help.contains_help_flags = [](absl::string_view file) {
+    return absl::EndsWith(file, "/flash_bench.cc");
+  };
+  absl::SetFlagsUsageConfig(help);
   if (absl::ParseCommandLine(argc, argv).size() > 1) {
     return flash::Fail("it takes flags only (see --help)", 2);
   }
