@@ -125,7 +125,10 @@ class Attender {
 
   int64_t Run() {
     if (task_.num_rows == 1) {
-      if (attention_.has_quadratic) ListWeights();
+      if (attention_.has_quadratic) {
+        ListWeights();
+        PrefetchListed();
+      }
       if (task_.put_off != nullptr) WidenPutOffKeys();
       for (int64_t panel = task_.first_col; panel < task_.last_col;
            panel += Panels::kWidth) {
@@ -158,6 +161,17 @@ class Attender {
     num_listed_ = listed;
   }
 
+  // Those of the first panel; each panel asks for those of the next.
+  void PrefetchListed() const {
+    const T* values = value_ + value_panels_.Begin(task_.first_col);
+    const int64_t width = value_panels_.Width(task_.first_col);
+    for (int64_t k = 0; k < num_listed_; ++k) {
+      for (int64_t c = 0; c < width; c += 16) {
+        Prefetch<1>(values + listed_[k] * width + c);
+      }
+    }
+  }
+
   void WidenPutOffKeys() {
     const int64_t s = Padded(attention_.query_key_size);
     const T* lin_k =
@@ -187,7 +201,11 @@ class Attender {
       const Right<T> values = {value_ + value_panels_.Begin(panel) + c,
                                value_panels_.Width(panel)};
       if constexpr (kListed) {
-        AddListed<N>(listed_weights_, listed_, values, num_listed_, out);
+        const int64_t next = panel + Panels::kWidth < task_.last_col
+                                 ? value_panels_.Begin(Panels::kWidth)
+                                 : 0;
+        AddListed<N>(listed_weights_, listed_, values, values.data + next,
+                     num_listed_, out);
       } else {
         AddProduct<M, N>(
             Left{task_.weights + first * weight_stride_, weight_stride_, 1},

@@ -47,6 +47,9 @@ class HostBuffer final : public Buffer {
 // is held up does not hold up the loop.
 constexpr int64_t kTasksPerThread = 4;
 
+// The same for dense products, which have long loops to be cut.
+constexpr int64_t kDenseTasksPerThread = 12;
+
 class CpuBackend final : public Backend {
  public:
   CpuBackend(ThreadPool& pool, const KernelTable& kernels)
@@ -314,7 +317,8 @@ void CpuBackend::RunDense(const Dense& dense, MatrixView<const float> x,
   }
   step_bytes_ += static_cast<int64_t>(weight.bytes());
   const int64_t panels = weight.num_panels();
-  const int64_t tasks = NumTasks(panels);
+  const int64_t tasks =
+      std::min(panels, int64_t{pool_.num_threads()} * kDenseTasksPerThread);
   pool_.ParallelFor(static_cast<int>(tasks), [&](int index, int) {
     DenseTask part = task;
     part.first_panel = panels * index / tasks;

@@ -7,6 +7,10 @@
 namespace flash::cpu::FLASH_ISA {
 namespace {
 
+// How many tiles of the sum are asked for before they are added to: a few
+// positions are too little work for the processor to look ahead by itself.
+constexpr int64_t kTilesAhead = 4;
+
 template <typename T>
 class Folder {
  public:
@@ -68,6 +72,7 @@ class Folder {
   template <int M, int N, bool kCloses>
   void AddTile(int64_t at, Left lin_k, Right<T> value, int64_t positions) {
     const int64_t stride = value.depth_stride;
+    PrefetchSum<M, N>(at + kTilesAhead * M * stride);
     Tile<M, N> sums;
     for (int m = 0; m < M; ++m) {
       for (int n = 0; n < N; ++n) {
@@ -81,6 +86,15 @@ class Folder {
         Store(sum_ + place, sums[m][n]);
         if constexpr (kCloses) Store(u_ + place, sums[m][n]);
       }
+    }
+  }
+
+  // Asks for M x N vectors to read and write. The tiles of a panel, and the
+  // panels, stand one after the other.
+  template <int M, int N>
+  void PrefetchSum(int64_t at) const {
+    for (int n = 0; n < M * N; ++n) {
+      __builtin_prefetch(sum_ + at + 16 * n, 1, 2);
     }
   }
 

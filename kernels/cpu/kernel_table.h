@@ -80,7 +80,7 @@ struct FoldTask {
 };
 
 // Positions whose lin_k a fold widens at once.
-inline constexpr int64_t kFoldBlock = 32;
+inline constexpr int64_t kFoldBlock = 128;
 
 // One row of AppendHeads().
 struct AppendTask {

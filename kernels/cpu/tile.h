@@ -35,6 +35,21 @@ inline void ClearTile(Tile<M, N>& sums) {
   }
 }
 
+// How many rows of the right operand a single row of sums asks for before it
+// needs them: what such a product reads comes from memory, is used once, and is
+// done with before the processor has seen where it goes. The rows after the
+// last are those of the next panel.
+constexpr int64_t kRowsAhead = 64;
+
+// Asks for N vectors from `data` on.
+template <int N, typename T>
+inline void Prefetch(const T* data) {
+  const char* line = reinterpret_cast<const char*>(data);
+  for (size_t at = 0; at < 16 * N * sizeof(T); at += 64) {
+    __builtin_prefetch(line + at, 0, 2);
+  }
+}
+
 // sums[m][n] += sum over k < depth of left(m, k) * right(k, 16 n ...).
 template <int M, int N, typename T>
 inline void AddProduct(Left left, Right<T> right, int64_t depth,
@@ -43,6 +58,9 @@ inline void AddProduct(Left left, Right<T> right, int64_t depth,
     F32x16 columns[N];
     for (int n = 0; n < N; ++n) {
       columns[n] = Load(right.data + k * right.depth_stride + 16 * n);
+    }
+    if constexpr (M == 1) {
+      Prefetch<N>(right.data + (k + kRowsAhead) * right.depth_stride);
     }
     for (int m = 0; m < M; ++m) {
       const F32x16 x =
@@ -53,20 +71,15 @@ inline void AddProduct(Left left, Right<T> right, int64_t depth,
 }
 
 // sums[0][n] += sum over k < depth of left[k] * right(indices[k], 16 n ...):
-// the same without the terms that are not listed.
+// the same without the terms that are not listed. Processors see no pattern in
+// these: the same rows of `next`, the panel after this one, are asked for.
 template <int N, typename T>
 inline void AddListed(const float* left, const int32_t* indices, Right<T> right,
-                      int64_t depth, Tile<1, N>& sums) {
-  // Processors see no pattern in what is listed.
-  constexpr int64_t kAhead = 8;
-  const int64_t last = depth - 1;
+                      const T* next, int64_t depth, Tile<1, N>& sums) {
   for (int64_t k = 0; k < depth; ++k) {
-    const T* ahead =
-        right.data +
-        indices[k + kAhead < last ? k + kAhead : last] * right.depth_stride;
-    __builtin_prefetch(ahead, 0, 3);
-    __builtin_prefetch(reinterpret_cast<const char*>(ahead) + 64, 0, 3);
-    const T* columns = right.data + indices[k] * right.depth_stride;
+    const int64_t at = indices[k] * right.depth_stride;
+    Prefetch<N>(next + at);
+    const T* columns = right.data + at;
     const F32x16 x = Set1(left[k]);
     for (int n = 0; n < N; ++n) {
       sums[0][n] = Fma(x, Load(columns + 16 * n), sums[0][n]);
