@@ -3,7 +3,7 @@
 namespace flash {
 
 absl::StatusOr<std::vector<int32_t>> ByteTokenizer::Encode(
-    std::string_view text) const {
+    std::string_view text, Place) const {
   std::vector<int32_t> ids;
   ids.reserve(text.size());
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));

@@ -13,8 +13,8 @@ class ByteTokenizer final : public Tokenizer {
   bool has_text() const override { return true; }
   int num_pieces() const override { return 256; }
   // Never fails: bytes that are no UTF-8 are bytes all the same.
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text) const override;
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              Place place) const override;
   std::string Piece(int32_t id, Place place) const override;
 };
 

@@ -55,6 +55,13 @@ void Utf8Assembler::Begin(unsigned char byte, std::string& text) {
   next_high_ = byte == 0xED ? 0x9F : byte == 0xF4 ? 0x8F : 0xBF;
 }
 
+Detokenizer::Detokenizer(const Tokenizer& tokenizer, Tokenizer::Place place,
+                         std::string_view incomplete)
+    : tokenizer_(&tokenizer), place_(place) {
+  std::string text;
+  assembler_.Push(incomplete, text);
+}
+
 std::string Detokenizer::Push(int32_t id) {
   std::string piece = tokenizer_->Piece(id, place_);
   if (place_ == Tokenizer::Place::kFirst) {

@@ -29,7 +29,10 @@ class Utf8Assembler {
   // Ends the text: appends U+FFFD if a character was left incomplete.
   void Flush(std::string& text);
 
-  bool has_pending() const { return num_pending_ > 0; }
+  // The bytes of a character that is not whole yet: at most 3.
+  std::string_view pending() const {
+    return {pending_, static_cast<size_t>(num_pending_)};
+  }
 
  private:
   // Takes one byte; true if it belongs to the character that was begun.
@@ -54,7 +57,12 @@ class Detokenizer {
   // `place`: kFirst if nothing stands before these ids (PlaceAfter() tells).
   // It stays kFirst until an id comes that adds text.
   Detokenizer(const Tokenizer& tokenizer, Tokenizer::Place place)
-      : tokenizer_(&tokenizer), place_(place) {}
+      : Detokenizer(tokenizer, place, {}) {}
+
+  // Goes on after ids that left `incomplete` of a character behind: what
+  // another's incomplete() was.
+  Detokenizer(const Tokenizer& tokenizer, Tokenizer::Place place,
+              std::string_view incomplete);
 
   // The bytes that `id` adds here, as Piece() gives them. Changes nothing.
   std::string Piece(int32_t id) const { return tokenizer_->Piece(id, place_); }
@@ -68,6 +76,8 @@ class Detokenizer {
 
   // Where the next id will stand.
   Tokenizer::Place place() const { return place_; }
+  // Bytes of a character that is not whole yet.
+  std::string_view incomplete() const { return assembler_.pending(); }
 
  private:
   const Tokenizer* tokenizer_;

@@ -17,8 +17,8 @@ class NoTokenizer final : public Tokenizer {
   bool has_text() const override { return false; }
   int num_pieces() const override { return vocab_size_; }
   // Returns FAILED_PRECONDITION.
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text) const override;
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              Place place) const override;
   std::string Piece(int32_t, Place) const override { return {}; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <sentencepiece_processor.h>
 
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -39,10 +40,26 @@ std::string WithSpaces(std::string_view piece) {
   return text;
 }
 
+// A ModelProto whose normalizer_spec (field 3) says add_dummy_prefix (field 3)
+// and remove_extra_whitespaces (field 4) are false. Put after another one it
+// changes these two and nothing else: of a message that comes twice a parser
+// merges the fields, and of a number that comes twice it takes the last.
+constexpr std::string_view kLaterSpec("\x1A\x04\x18\x00\x20\x00", 6);
+
+bool EncodeWith(const sentencepiece::SentencePieceProcessor& processor,
+                std::string_view text, std::vector<int32_t>& ids,
+                std::string& error) {
+  static_assert(std::is_same_v<int32_t, int>);
+  const auto status = processor.Encode(text, &ids);
+  if (!status.ok()) error = status.ToString();
+  return status.ok();
+}
+
 }  // namespace
 
 struct SentencePieceLibrary::Rep {
   sentencepiece::SentencePieceProcessor processor;
+  sentencepiece::SentencePieceProcessor later;  // for texts that go on others
 };
 
 SentencePieceLibrary::SentencePieceLibrary(std::unique_ptr<Rep> rep)
@@ -52,7 +69,16 @@ SentencePieceLibrary::~SentencePieceLibrary() = default;
 std::unique_ptr<SentencePieceLibrary> SentencePieceLibrary::Load(
     std::string_view serialized, std::string& error) {
   auto rep = std::make_unique<Rep>();
-  const auto status = rep->processor.LoadFromSerializedProto(serialized);
+  auto status = rep->processor.LoadFromSerializedProto(serialized);
+  if (status.ok()) {
+    // What this returns is not of interest: a file may have samples of text
+    // with the pieces that they should give, which are others here. If that is
+    // all, status() is well.
+    rep->later
+        .LoadFromSerializedProto(std::string(serialized).append(kLaterSpec))
+        .IgnoreError();
+    status = rep->later.status();
+  }
   if (!status.ok()) {
     error = status.ToString();
     return nullptr;
@@ -91,10 +117,13 @@ bool SentencePieceLibrary::AddsDummyPrefix() const {
 bool SentencePieceLibrary::Encode(std::string_view text,
                                   std::vector<int32_t>& ids,
                                   std::string& error) const {
-  static_assert(std::is_same_v<int32_t, int>);
-  const auto status = rep_->processor.Encode(text, &ids);
-  if (!status.ok()) error = status.ToString();
-  return status.ok();
+  return EncodeWith(rep_->processor, text, ids, error);
+}
+
+bool SentencePieceLibrary::EncodeLater(std::string_view text,
+                                       std::vector<int32_t>& ids,
+                                       std::string& error) const {
+  return EncodeWith(rep_->later, text, ids, error);
 }
 
 std::string SentencePieceLibrary::Decode(

@@ -43,6 +43,10 @@ class SentencePieceLibrary {
   // False, with the library's words in `error`, if it refuses the text.
   bool Encode(std::string_view text, std::vector<int32_t>& ids,
               std::string& error) const;
+  // The same for a text that goes on another: nothing is put before it, and its
+  // spaces stay as they are, whatever the model does to a text that begins.
+  bool EncodeLater(std::string_view text, std::vector<int32_t>& ids,
+                   std::string& error) const;
 
   // The library's own decoding, of all ids at once.
   std::string Decode(const std::vector<int32_t>& ids) const;

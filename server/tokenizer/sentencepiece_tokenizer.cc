@@ -33,14 +33,17 @@ SentencePieceTokenizer::SentencePieceTokenizer(
 }
 
 absl::StatusOr<std::vector<int32_t>> SentencePieceTokenizer::Encode(
-    std::string_view text) const {
+    std::string_view text, Place place) const {
   // The library would put U+FFFD in silence where the text is no UTF-8.
   if (!IsValidUtf8(text)) {
     return absl::InvalidArgumentError("the text is not valid UTF-8");
   }
   std::vector<int32_t> ids;
   std::string error;
-  if (!library_->Encode(text, ids, error)) {
+  const bool encoded = place == Place::kFirst
+                           ? library_->Encode(text, ids, error)
+                           : library_->EncodeLater(text, ids, error);
+  if (!encoded) {
     return absl::InvalidArgumentError(
         absl::StrCat("the tokenizer refuses the text: ", error));
   }

@@ -21,6 +21,9 @@ namespace flash {
 // space. At Place::kFirst one leading space is dropped if the model adds a
 // dummy prefix.
 //
+// Some models drop spaces or change characters as they encode, and what they
+// drop the pieces cannot add up to. At Place::kLater no space is dropped.
+//
 // Text in a prompt never becomes a control piece: "<s>" is three characters.
 //
 // Thread safety: immutable; any thread.
@@ -33,8 +36,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   bool has_text() const override { return true; }
   int num_pieces() const override { return static_cast<int>(pieces_.size()); }
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text) const override;
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              Place place) const override;
   std::string Piece(int32_t id, Place place) const override;
   bool adds_dummy_prefix() const override { return adds_dummy_prefix_; }
   std::optional<int32_t> bos_id() const override;

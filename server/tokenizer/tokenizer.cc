@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/model/digest.h"
 #include "server/tokenizer/byte_tokenizer.h"
 #include "server/tokenizer/no_tokenizer.h"
 #include "server/tokenizer/sentencepiece_tokenizer.h"
@@ -70,6 +71,22 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
                      num_pieces, " pieces, but vocab_size is ", vocab_size));
   }
   return tokenizer;
+}
+
+absl::StatusOr<std::string> TokenizerDigest(const TokenizerConfig& config,
+                                            const std::string& model_dir) {
+  switch (config.type) {
+    case TokenizerConfig::Type::kSentencePiece: {
+      const auto bytes = ReadFile(absl::StrCat(model_dir, "/", config.file));
+      if (!bytes.ok()) return bytes.status();
+      return HexDigestOf("sentencepiece:" + *bytes);
+    }
+    case TokenizerConfig::Type::kBytes:
+      return HexDigestOf("bytes");
+    case TokenizerConfig::Type::kNone:
+      break;
+  }
+  return HexDigestOf("none");
 }
 
 }  // namespace flash

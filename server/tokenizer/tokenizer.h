@@ -29,23 +29,24 @@ class Tokenizer {
   // sampled, and refused in prompts that are decoded to text.
   virtual int num_pieces() const = 0;
 
-  // The ids of `text`, without BOS. FAILED_PRECONDITION if has_text() is false;
-  // INVALID_ARGUMENT if `text` is not valid UTF-8 and the type needs that.
-  // Takes time in proportion to the text: long ones do not belong on a thread
-  // that must not wait.
-  virtual absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text) const = 0;
+  // Where ids stand: at the beginning of a text (SentencePiece puts its dummy
+  // prefix there), or after what is text already.
+  enum class Place { kFirst, kLater };
+
+  // The ids of `text`, without BOS; their pieces, the first one at `place`, add
+  // up to it. FAILED_PRECONDITION if has_text() is false; INVALID_ARGUMENT if
+  // `text` is not valid UTF-8 and the type needs that. Takes time in proportion
+  // to the text: long ones do not belong on a thread that must not wait.
+  virtual absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                                      Place place) const = 0;
 
   // The bytes that `id` adds to a text. Control tokens (BOS, EOS, padding) add
   // none; a piece may be part of a UTF-8 character. Never fails: empty for ids
-  // without a piece. `first`: whether it begins the text (SentencePiece's
-  // dummy prefix is dropped there).
-  enum class Place { kFirst, kLater };
+  // without a piece.
   virtual std::string Piece(int32_t id, Place place) const = 0;
 
-  // True if Encode() puts a space before the text (SentencePiece's dummy
-  // prefix), which Piece() then drops at kFirst: pieces of a text encoded in
-  // parts do not add up to the text encoded at once.
+  // True if Encode() at kFirst puts a space before the text (SentencePiece's
+  // dummy prefix), which Piece() then drops there.
   virtual bool adds_dummy_prefix() const { return false; }
 
   // What the tokenizer's own file says of BOS and EOS. The model's config.json
@@ -63,6 +64,12 @@ class Tokenizer {
 absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer(
     const TokenizerConfig& config, const std::string& model_dir,
     int64_t vocab_size);
+
+// Which tokenizer MakeTokenizer() makes of `config`: its type, and the bytes of
+// its file. As 32 hexadecimal digits. Waits for the disk. NOT_FOUND: the file
+// cannot be read.
+absl::StatusOr<std::string> TokenizerDigest(const TokenizerConfig& config,
+                                            const std::string& model_dir);
 
 }  // namespace flash
 

@@ -8,7 +8,7 @@ namespace {
 TEST(ByteTokenizer, GivesTheBytesOfATextAndTheTextOfBytes) {
   ByteTokenizer tokenizer;
   const std::string text("a\0\xC3\xA9\xFF", 5);
-  const auto ids = tokenizer.Encode(text);
+  const auto ids = tokenizer.Encode(text, Tokenizer::Place::kFirst);
   ASSERT_TRUE(ids.ok());
   EXPECT_EQ(*ids, (std::vector<int32_t>{'a', 0, 0xC3, 0xA9, 0xFF}));
   std::string back;
@@ -32,7 +32,7 @@ TEST(ByteTokenizer, KeepsASpaceAtTheBeginning) {
 }
 
 TEST(ByteTokenizer, GivesNoIdsForAnEmptyText) {
-  const auto ids = ByteTokenizer().Encode("");
+  const auto ids = ByteTokenizer().Encode("", Tokenizer::Place::kFirst);
   ASSERT_TRUE(ids.ok());
   EXPECT_TRUE(ids->empty());
 }

@@ -176,7 +176,8 @@ class PrefixTokenizer final : public Tokenizer {
  public:
   bool has_text() const override { return true; }
   int num_pieces() const override { return 4; }
-  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view) const override {
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view,
+                                              Place) const override {
     return std::vector<int32_t>();
   }
   std::string Piece(int32_t id, Place place) const override {

@@ -8,7 +8,7 @@ namespace {
 TEST(NoTokenizer, RefusesTextAndHasNone) {
   NoTokenizer tokenizer(97);
   EXPECT_FALSE(tokenizer.has_text());
-  EXPECT_EQ(tokenizer.Encode("a").status().code(),
+  EXPECT_EQ(tokenizer.Encode("a", Tokenizer::Place::kFirst).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(tokenizer.Piece(5, Tokenizer::Place::kLater), "");
 }

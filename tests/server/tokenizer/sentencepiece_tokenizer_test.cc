@@ -27,8 +27,9 @@ std::unique_ptr<SentencePieceTokenizer> Load(const std::string& name) {
   return std::move(*tokenizer);
 }
 
-std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text) {
-  const auto ids = tokenizer.Encode(text);
+std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,
+                         Tokenizer::Place place = kFirst) {
+  const auto ids = tokenizer.Encode(text, place);
   EXPECT_TRUE(ids.ok()) << ids.status().ToString();
   return *ids;
 }
@@ -54,6 +55,67 @@ TEST(SentencePieceTokenizer, GivesBackEveryText) {
       EXPECT_EQ(Decode(*tokenizer, Ids(*tokenizer, text)), text) << model;
     }
   }
+}
+
+// A model that differs from `name` in what the fields of `more`, a ModelProto's
+// bytes, say: of a field that comes twice the last one counts.
+std::unique_ptr<SentencePieceTokenizer> LoadWith(const std::string& name,
+                                                 std::string_view more) {
+  auto tokenizer = SentencePieceTokenizer::Create(FileBytes(name).append(more));
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().ToString();
+  return std::move(*tokenizer);
+}
+
+// Encodes `text` in two parts, cut at every place between two characters.
+void ExpectPartsAddUp(const Tokenizer& tokenizer, const std::string& text) {
+  for (size_t cut = 0; cut <= text.size(); ++cut) {
+    if (!IsValidUtf8(text.substr(0, cut))) continue;
+    std::vector<int32_t> ids = Ids(tokenizer, text.substr(0, cut), kFirst);
+    const std::vector<int32_t> more =
+        Ids(tokenizer, text.substr(cut), PlaceAfter(tokenizer, ids));
+    ids.insert(ids.end(), more.begin(), more.end());
+    EXPECT_EQ(Decode(tokenizer, ids), text) << "cut at " << cut;
+  }
+}
+
+TEST(SentencePieceTokenizer, GivesTextInPartsWhoseSumIsTheText) {
+  for (const char* model : {"plain.model", "prefix.model"}) {
+    const auto tokenizer = Load(model);
+    for (const std::string& text : kTexts) {
+      ExpectPartsAddUp(*tokenizer, text);
+    }
+  }
+}
+
+TEST(SentencePieceTokenizer, PutsNothingBeforeATextThatGoesOnAnother) {
+  const auto prefix = Load("prefix.model");
+  std::string text;
+  for (const int32_t id : Ids(*prefix, "the", kLater)) {
+    text += prefix->Piece(id, kLater);
+  }
+  EXPECT_EQ(text, "the");
+  EXPECT_EQ(Ids(*prefix, " the", kLater), Ids(*prefix, "the", kFirst));
+  const auto plain = Load("plain.model");
+  for (const std::string& whole : kTexts) {
+    EXPECT_EQ(Ids(*plain, whole, kLater), Ids(*plain, whole, kFirst));
+  }
+}
+
+// normalizer_spec { remove_extra_whitespaces: true }
+TEST(SentencePieceTokenizer, KeepsTheSpacesOfATextThatGoesOnAnother) {
+  const auto tokenizer = LoadWith("prefix.model", "\x1A\x02\x20\x01");
+  EXPECT_EQ(Decode(*tokenizer, Ids(*tokenizer, " a  b ")), "a b");
+  std::vector<int32_t> ids = Ids(*tokenizer, "a");
+  for (const int32_t id : Ids(*tokenizer, "  b ", kLater)) ids.push_back(id);
+  EXPECT_EQ(Decode(*tokenizer, ids), "a  b ");
+}
+
+// self_test_data { samples { input: "the" expected: "\u2581the" } }
+TEST(SentencePieceTokenizer, LoadsAModelThatHasSamplesOfItsPieces) {
+  const auto tokenizer = LoadWith(
+      "prefix.model", "\x22\x0F\x0A\x0D\x0A\x03the\x12\x06\xE2\x96\x81the");
+  EXPECT_EQ(Ids(*tokenizer, " the", kLater), Ids(*tokenizer, "the", kFirst));
+  ExpectPartsAddUp(*tokenizer, "the end");
 }
 
 TEST(SentencePieceTokenizer, KnowsWhetherTheModelAddsADummyPrefix) {
@@ -113,7 +175,7 @@ TEST(SentencePieceTokenizer, TellsBosAndEos) {
 TEST(SentencePieceTokenizer, RefusesWhatIsNotUtf8) {
   const auto tokenizer = Load("plain.model");
   for (const char* text : {"\xFF", "a\xC3", "\xED\xA0\x80", "\xC0\x80"}) {
-    EXPECT_EQ(tokenizer->Encode(text).status().code(),
+    EXPECT_EQ(tokenizer->Encode(text, kFirst).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <set>
 
 namespace flash {
 namespace {
@@ -53,6 +54,24 @@ TEST(MakeTokenizer, RefusesMorePiecesThanTheVocabularyHas) {
   const auto bytes =
       MakeTokenizer({TokenizerConfig::Type::kBytes, ""}, kTestData, 255);
   EXPECT_EQ(bytes.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(TokenizerDigest, TellsTokenizersApart) {
+  std::set<std::string> digests;
+  for (const TokenizerConfig& config :
+       {SentencePiece("plain.model"), SentencePiece("prefix.model"),
+        TokenizerConfig{TokenizerConfig::Type::kBytes, ""},
+        TokenizerConfig{TokenizerConfig::Type::kNone, ""}}) {
+    const auto digest = TokenizerDigest(config, kTestData);
+    ASSERT_TRUE(digest.ok()) << digest.status().ToString();
+    EXPECT_EQ(digest->size(), 32u);
+    EXPECT_EQ(*TokenizerDigest(config, kTestData), *digest);
+    digests.insert(*digest);
+  }
+  EXPECT_EQ(digests.size(), 4u);
+  EXPECT_EQ(
+      TokenizerDigest(SentencePiece("none.model"), kTestData).status().code(),
+      absl::StatusCode::kNotFound);
 }
 
 TEST(MakeTokenizer, NamesAFileThatIsNotThere) {
