@@ -327,7 +327,7 @@ Fold DecodeStates::FoldAfter(int slot, int layer, int64_t end) {
   const bool is_last_part = end > turn;
   const int64_t block = is_last_part ? kLastFoldPositions : kFoldPositions;
   const int64_t past_edge =
-      ((end - turn - is_last_part) % block + block) % block;
+      ((end - turn + is_last_part) % block + block) % block;
   const int64_t edge = closes ? end : end - past_edge;
   // An edge that the step of a run has passed over, or one that lay before the
   // chunk, is left to the next: else several layers would fold in this step.

@@ -66,7 +66,7 @@ absl::StatusOr<int> ChooseSlots(const FlashModel::Options& options,
 
 absl::StatusOr<ModelFiles> ModelFiles::Open(const std::string& directory) {
   const std::string config_path = directory + "/config.json";
-  const absl::StatusOr<std::string> json = ReadFile(config_path);
+  absl::StatusOr<std::string> json = ReadFile(config_path);
   if (!json.ok()) return json.status();
   absl::StatusOr<ModelConfig> config = ParseModelConfig(*json, config_path);
   if (!config.ok()) return config.status();
@@ -77,6 +77,7 @@ absl::StatusOr<ModelFiles> ModelFiles::Open(const std::string& directory) {
   if (!weights.ok()) return weights.status();
   return ModelFiles{.directory = directory,
                     .config = *std::move(config),
+                    .config_json = *std::move(json),
                     .checkpoint = *std::move(checkpoint),
                     .weights = *std::move(weights)};
 }

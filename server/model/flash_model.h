@@ -27,6 +27,7 @@ namespace flash {
 struct ModelFiles {
   std::string directory;
   ModelConfig config;
+  std::string config_json;  // the text of config.json
   Checkpoint checkpoint;
   CheckpointWeights weights;
 

@@ -79,8 +79,8 @@ TEST_F(StepBytesTest, AreTheWeightsOnceAndWhatTheRequestReads) {
 
 TEST_F(StepBytesTest, LeaveOutUWhileThereIsNone) {
   Make(1e3f);
-  EXPECT_EQ(Decode(6),
-            kWeights + kLayers * (kAppended + 6 * (kS + kE) * kBf16));
+  EXPECT_EQ(Decode(5),
+            kWeights + kLayers * (kAppended + 5 * (kS + kE) * kBf16));
 }
 
 TEST_F(StepBytesTest, LeaveOutTheValuesWhoseWeightIsZero) {
@@ -91,34 +91,35 @@ TEST_F(StepBytesTest, LeaveOutTheValuesWhoseWeightIsZero) {
 
 TEST_F(StepBytesTest, HaveTheFoldsInThem) {
   Make(1e3f);
-  // The chunk's last position: layer 0 folds its last four and writes U anew,
-  // layer 1 waits.
+  // The chunk's last position: layer 0 folds it, the only one that it has left,
+  // and writes U anew; layer 1 waits.
   EXPECT_EQ(Decode(2 * kChunk),
             kWeights + kLayers * (kAppended + kU + kChunk * (kS + kE) * kBf16) +
-                4 * (kS + kE) * kBf16 + kSumTwice + kU);
-  // The next chunk's first: layer 1 makes U for itself, of the sum and one
-  // position.
+                (kS + kE) * kBf16 + kSumTwice + kU);
+  // The next chunk's first: layer 1 makes U for itself, of the sum and three
+  // positions.
   EXPECT_EQ(Decode(1), kWeights + kLayers * (kAppended + (kS + kE) * kBf16) +
-                           kU + kSumTwice / 2 + (kS + kE) * kBf16);
-  // It writes U in the sixth step.
+                           kU + kSumTwice / 2 + 3 * (kS + kE) * kBf16);
+  // It writes U in the sixth step, which also ends its first block.
   Decode(4);
   EXPECT_EQ(Decode(1), kWeights +
                            kLayers * (kAppended + kU + 6 * (kS + kE) * kBf16) +
-                           (kS + kE) * kBf16 + kSumTwice + kU);
+                           3 * (kS + kE) * kBf16 + kSumTwice + kU +
+                           6 * (kS + kE) * kBf16 + kSumTwice);
 }
 
 TEST_F(StepBytesTest, CountWhatTheRowsOfARunShareOnce) {
   Make(1e3f);
   Decode(kChunk);
-  const std::vector<int32_t> ids(6, 7);
+  const std::vector<int32_t> ids(5, 7);
   const flash::Run run = {0, ids, LogitsWanted::kLast};
   std::vector<RunResult> results;
   ASSERT_TRUE(model_->Step({&run, 1}, results).ok());
   // Layer 1 folds what it has left of the chunk before: its last block ended
-  // one position before that.
+  // three positions before that.
   EXPECT_EQ(model_->step_bytes(),
-            kWeights + kLayers * (6 * kAppended + kU + 6 * (kS + kE) * kBf16) +
-                (kS + kE) * kBf16 + kSumTwice + kU);
+            kWeights + kLayers * (5 * kAppended + kU + 5 * (kS + kE) * kBf16) +
+                3 * (kS + kE) * kBf16 + kSumTwice + kU);
 }
 
 }  // namespace

@@ -1,0 +1,36 @@
+// States outside of any slot, as LanguageModel::Save() writes them.
+
+#ifndef SERVER_MODEL_STATE_BYTES_H_
+#define SERVER_MODEL_STATE_BYTES_H_
+
+#include <string.h>  // explicit_bzero, which is no standard C++
+
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace flash {
+
+// Makes every byte of `bytes` zero, whatever the compiler thinks of it.
+inline void Wipe(std::string& bytes) {
+  explicit_bzero(bytes.data(), bytes.size());
+}
+
+struct WipeAndDelete {
+  void operator()(std::string* bytes) const {
+    Wipe(*bytes);
+    delete bytes;
+  }
+};
+
+// A state for whoever wants to hold it. When nobody does any more it is wiped
+// before its memory is given back: what comes to lie there next is perhaps sent
+// to another client. Takes as long as writing that memory once.
+inline std::shared_ptr<const std::string> ShareState(std::string state) {
+  return std::shared_ptr<std::string>(new std::string(std::move(state)),
+                                      WipeAndDelete());
+}
+
+}  // namespace flash
+
+#endif  // SERVER_MODEL_STATE_BYTES_H_
