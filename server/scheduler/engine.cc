@@ -6,10 +6,14 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "server/scheduler/interruption.h"
+#include "server/scheduler/prefix_keys.h"
 #include "server/scheduler/request_limits.h"
 
 namespace flash {
 namespace {
+
+// Snapshots that may be waited for at a time.
+constexpr size_t kMaxSnapshotsWanted = 64;
 
 absl::Status CheckOptions(const EngineOptions& options,
                           const LanguageModel& model) {
@@ -71,6 +75,7 @@ Engine::Engine(EngineOptions options, LanguageModel* model,
                const Tokenizer* tokenizer, ParallelFor parallel_for)
     : options_(std::move(options)),
       limits_(LimitsOf(options_, *model)),
+      chunk_size_(model->chunk_size()),
       queue_(options_.max_queued_requests, options_.max_queued_tokens),
       scheduler_(options_, model, tokenizer, std::move(parallel_for), &queue_) {
 }
@@ -80,12 +85,64 @@ Engine::~Engine() { Stop(options_.now()); }
 absl::Status Engine::Submit(std::unique_ptr<Request> request) {
   const absl::Status checked = CheckRequest(*request, limits_);
   if (!checked.ok()) return checked;
-  const absl::Status pushed = queue_.Push(request, options_.now());
+  std::vector<PrefixKey> keys;
+  if (options_.prefix_states != nullptr) {
+    keys = PrefixKeysOf(*options_.prefix_states, *request, chunk_size_);
+  }
+  const absl::Status pushed =
+      queue_.Push(request, options_.now(), std::move(keys));
   if (pushed.ok()) Wake();
   return pushed;
 }
 
 void Engine::Notify() { Wake(); }
+
+void Engine::TakeSnapshot(std::string owner, std::string request_id,
+                          int output_index, SnapshotDone done) {
+  absl::Status refused;
+  {
+    MutexLock lock(&mutex_);
+    if (loop_ended_) {
+      refused = absl::UnavailableError("the server has stopped");
+    } else if (snapshots_wanted_.size() >= kMaxSnapshotsWanted) {
+      refused = absl::ResourceExhaustedError(
+          absl::StrCat(snapshots_wanted_.size(),
+                       " requests wait to be saved, which is the limit"));
+    } else {
+      snapshots_wanted_.push_back({std::move(owner), std::move(request_id),
+                                   output_index, std::move(done)});
+      wake_ = true;
+      changed_.NotifyOne();
+      return;
+    }
+  }
+  done(refused);
+}
+
+bool Engine::TakeOneSnapshot() {
+  SnapshotWanted wanted;
+  {
+    MutexLock lock(&mutex_);
+    if (snapshots_wanted_.empty()) return false;
+    wanted = std::move(snapshots_wanted_.front());
+    snapshots_wanted_.pop_front();
+  }
+  wanted.done(scheduler_.TakeSnapshot(wanted.owner, wanted.request_id,
+                                      wanted.output_index));
+  return true;
+}
+
+void Engine::RefuseSnapshots() {
+  std::deque<SnapshotWanted> wanted;
+  {
+    MutexLock lock(&mutex_);
+    loop_ended_ = true;
+    wanted.swap(snapshots_wanted_);
+  }
+  for (SnapshotWanted& each : wanted) {
+    each.done(absl::UnavailableError("the server has stopped"));
+  }
+}
 
 void Engine::Drain() {
   queue_.Close(absl::UnavailableError("the server is shutting down"));
@@ -123,6 +180,7 @@ EngineStats Engine::stats() const {
 void Engine::Loop() {
   while (Turn()) {
   }
+  RefuseSnapshots();
   Publish();
   const absl::Status& status = scheduler_.device_status();
   if (!status.ok() && options_.on_device_failure) {
@@ -143,9 +201,10 @@ bool Engine::Turn() {
     scheduler_.EndAll(status, status);
     return false;
   }
-  const bool busy = scheduler_.RunOnce();
+  bool busy = scheduler_.RunOnce();
   Publish();
   if (!scheduler_.device_status().ok()) return false;
+  busy = TakeOneSnapshot() || busy;
   if (busy) return true;
   if (stop_at.has_value() && scheduler_.idle()) return false;
   WaitForWork(std::min(scheduler_.next_wakeup(),

@@ -8,6 +8,7 @@
 #ifndef SERVER_SCHEDULER_ENGINE_H_
 #define SERVER_SCHEDULER_ENGINE_H_
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -47,7 +48,8 @@ class Engine {
   // Stops at once: requests that are not done get UNAVAILABLE.
   ~Engine();
 
-  // Puts a request into the queue. Never waits. If this returns OK, the
+  // Puts a request into the queue. Never waits; with prefix states it takes
+  // time in proportion to the ids. If this returns OK, the
   // request's sink is called until OnDone(), perhaps before this returns.
   // Otherwise the request is dropped and its sink never called:
   //   INVALID_ARGUMENT: it can never run here; names field, value and limit.
@@ -70,6 +72,7 @@ class Engine {
   //   FAILED_PRECONDITION: it waits in the queue or runs its prompt; or the
   //     output ended in stop text that is hidden: only Request::save keeps what
   //     it takes to go back before that.
+  //   RESOURCE_EXHAUSTED: too many wait for theirs. Try again later.
   //   UNAVAILABLE: the engine has stopped.
   using SnapshotDone =
       std::function<void(absl::StatusOr<std::shared_ptr<const Snapshot>>)>;
@@ -92,6 +95,14 @@ class Engine {
   EngineStats stats() const;
 
  private:
+  // What TakeSnapshot() was asked.
+  struct SnapshotWanted {
+    std::string owner;
+    std::string request_id;
+    int output_index = 0;
+    SnapshotDone done;
+  };
+
   Engine(EngineOptions options, LanguageModel* model,
          const Tokenizer* tokenizer, ParallelFor parallel_for);
 
@@ -100,6 +111,11 @@ class Engine {
   // Runs the scheduler once, and waits if there was nothing to do. False when
   // the thread has to end: stopped, or the device has failed.
   bool Turn();
+  // Takes one of the snapshots that are wanted: each costs the time of a copy,
+  // for which it holds up a step. True if there was one.
+  bool TakeOneSnapshot();
+  // Answers those that nobody will take any more.
+  void RefuseSnapshots();
   // Returns when Wake() was called, at `until`, or to show that it is alive.
   void WaitForWork(Clock::time_point until);
   void Wake();
@@ -107,6 +123,7 @@ class Engine {
 
   const EngineOptions options_;
   const RequestLimits limits_;
+  const int chunk_size_;
   RequestQueue queue_;
   Scheduler scheduler_;  // the decode thread's own
 
@@ -116,6 +133,8 @@ class Engine {
   std::optional<Clock::time_point> stop_at_ ABSL_GUARDED_BY(mutex_);
   EngineStats stats_ ABSL_GUARDED_BY(mutex_);
   absl::Status device_status_ ABSL_GUARDED_BY(mutex_);
+  std::deque<SnapshotWanted> snapshots_wanted_ ABSL_GUARDED_BY(mutex_);
+  bool loop_ended_ ABSL_GUARDED_BY(mutex_) = false;
 
   Mutex join_mutex_;  // two Stop() join once
   std::thread thread_ ABSL_GUARDED_BY(join_mutex_);

@@ -1,7 +1,6 @@
 #include "server/scheduler/live_request.h"
 
 #include <algorithm>
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,21 +10,9 @@
 namespace flash {
 namespace {
 
-// A window that is no longer than what it can ever look back at.
-int32_t HistoryWindow(const Request& request) {
-  if (!HasPenalties(request.sampling)) return 0;
-  const int64_t prompt = static_cast<int64_t>(request.prompt.size());
-  const int64_t window = request.sampling.penalty_window;
-  if (request.stopping.max_tokens >= window - prompt) {
-    return static_cast<int32_t>(window);
-  }
-  return static_cast<int32_t>(prompt + request.stopping.max_tokens);
-}
-
-int64_t DraftWindow(const Request& request, const EngineOptions& options) {
-  if (options.max_drafted_tokens == 0) return 0;
-  return static_cast<int64_t>(request.prompt.size()) +
-         std::min(request.stopping.max_tokens, Drafter::kMaxWindow);
+Tokenizer::Place PlaceOfPrompt(const Request& request) {
+  return request.start == nullptr ? Tokenizer::Place::kFirst
+                                  : request.start->place;
 }
 
 }  // namespace
@@ -33,8 +20,11 @@ int64_t DraftWindow(const Request& request, const EngineOptions& options) {
 LiveRequest::LiveRequest(QueuedRequest queued, const Tokenizer& tokenizer,
                          const EngineOptions& options)
     : queued_(std::move(queued)),
+      tokenizer_(tokenizer),
       options_(options),
-      prompt_detokenizer_(tokenizer, Tokenizer::Place::kFirst) {
+      outputs_(MakeOutputs(request(), tokenizer, options)),
+      first_place_(PlaceOfPrompt(request())),
+      prompt_detokenizer_(tokenizer, first_place_) {
   const StoppingOptions& stopping = request().stopping;
   stop_ids_ = stopping.stop_token_ids;
   if (!stopping.ignore_eos) {
@@ -43,27 +33,60 @@ LiveRequest::LiveRequest(QueuedRequest queued, const Tokenizer& tokenizer,
   }
   std::sort(stop_ids_.begin(), stop_ids_.end());
   if (wants_prompt()) prompt_tokens_.reserve(request().prompt.size());
-  MakeOutputs(tokenizer);
+  Begin();
+  for (LiveOutput& output : outputs_) FinishIfFull(output);
 }
 
-void LiveRequest::MakeOutputs(const Tokenizer& tokenizer) {
-  const Request& request = this->request();
-  const OutputText text(
-      tokenizer, PlaceAfter(tokenizer, request.prompt),
-      std::make_shared<StopStrings>(request.stopping.stop_strings),
-      request.stopping.include_stop ? OutputText::StopText::kKept
-                                    : OutputText::StopText::kDropped);
-  TokenHistory history(HistoryWindow(request));
-  history.AppendPrompt(request.prompt);
-  Drafter drafter(DraftWindow(request, options_));
-  drafter.Append(request.prompt);
-  outputs_.reserve(request.num_outputs);
-  for (int index = 0; index < request.num_outputs; ++index) {
-    outputs_.push_back(
-        {.index = index, .text = text, .history = history, .drafter = drafter});
-    FinishIfFull(outputs_.back());
+void LiveRequest::Begin() {
+  const Snapshot* start = request().start.get();
+  const std::vector<int32_t>& prompt = request().prompt;
+  if (start == nullptr) {
+    given_ = prompt;
+    return;
   }
-  outputs_.front().phase = Phase::kPrompt;
+  beginning_ = {start->position, start->state};
+  num_lead_ = static_cast<int64_t>(start->pending.size());
+  if (num_lead_ == 0) {
+    given_ = prompt;
+  } else if (prompt.empty()) {
+    given_ = start->pending;
+  } else {
+    joined_ = start->pending;
+    joined_.insert(joined_.end(), prompt.begin(), prompt.end());
+    given_ = joined_;
+  }
+}
+
+void LiveRequest::BeginAt(SavedState beginning) {
+  FLASH_CHECK(!begun_ && request().start == nullptr);
+  beginning_ = std::move(beginning);
+  outputs_.front().num_run =
+      std::min(beginning_.position, static_cast<int64_t>(given_.size()));
+}
+
+void LiveRequest::BeginAnew() {
+  beginning_ = {};
+  outputs_.front().num_run = 0;
+}
+
+int64_t LiveRequest::num_ids_to_begin_with() const {
+  const auto& prior = request().prior_output_ids;
+  return static_cast<int64_t>(given_.size() +
+                              (prior.size() == 1 ? prior[0].size() : 0));
+}
+
+int64_t LiveRequest::cached_prompt_tokens() const {
+  if (request().start != nullptr) return 0;
+  return std::min(beginning_.position, static_cast<int64_t>(given_.size()));
+}
+
+void LiveRequest::MarkBegun() {
+  begun_ = true;
+  prompt_slot_ = outputs_.front().slot;
+  for (LiveOutput& output : outputs_) {
+    if (output.rewind.has_value()) output.rewind->SetBase(beginning_);
+  }
+  beginning_.state.reset();  // the cache's budget counts only what it holds
 }
 
 void LiveRequest::DescribePrompt(int64_t end) {
@@ -90,6 +113,18 @@ int64_t LiveRequest::TakePrior(int64_t max_ids) {
       ++output.num_prior;
     }
   }
+  // What was found is of no use if the output ends, or its text may be cut,
+  // before that.
+  const LiveOutput& first = outputs_.front();
+  const int64_t end = static_cast<int64_t>(
+      given_.size() + (first.finished.has_value() ? PriorToRun(first).size()
+                                                  : first.num_prior));
+  if (prior_taken() && request().start == nullptr &&
+      (beginning_.position > end ||
+       (first.rewind.has_value() &&
+        beginning_.position > first.rewind->floor()))) {
+    BeginAnew();
+  }
   return num_taken;
 }
 
@@ -106,21 +141,38 @@ bool LiveRequest::HasPriorLeft(const LiveOutput& output) const {
 }
 
 std::span<const int32_t> LiveRequest::ids_left(const LiveOutput& output) const {
-  const std::vector<int32_t>& ids =
-      output.phase == Phase::kPrompt ? request().prompt
-                                     : request().prior_output_ids[output.index];
-  return std::span<const int32_t>(ids).subspan(output.num_run);
+  if (output.phase == Phase::kPrior) {
+    return PriorToRun(output).subspan(output.num_run);
+  }
+  // If there is nothing to generate, the last id is left pending in what is
+  // saved: another request can then go on without a prompt.
+  const bool leaves_last =
+      request().save && output.finished.has_value() && output.num_tokens == 0;
+  return given_.first(given_.size() - (leaves_last ? 1 : 0))
+      .subspan(output.num_run);
+}
+
+std::span<const int32_t> LiveRequest::PriorToRun(
+    const LiveOutput& output) const {
+  const auto& prior = request().prior_output_ids;
+  if (prior.empty()) return {};
+  const std::span<const int32_t> ids = prior[output.index];
+  if (!output.finished.has_value()) return ids;
+  // The last one that counts is pending, or no part of the text.
+  const bool is_run = request().save && output.num_prior > 0;
+  return ids.first(is_run ? output.num_prior - 1 : 0);
 }
 
 int64_t LiveRequest::position(const LiveOutput& output) const {
-  const int64_t prompt = static_cast<int64_t>(request().prompt.size());
+  const int64_t begin = request().start ? request().start->position : 0;
+  const int64_t end = begin + static_cast<int64_t>(given_.size());
   switch (output.phase) {
     case Phase::kPrompt:
-      return output.num_run;
+      return begin + output.num_run;
     case Phase::kPrior:
-      return prompt + output.num_run;
+      return end + output.num_run;
     case Phase::kDecode:
-      return prompt + output.num_tokens - 1;
+      return end + output.num_tokens - 1;
     case Phase::kWaiting:
     case Phase::kOver:
       break;
@@ -133,10 +185,21 @@ bool LiveRequest::samples_after_prompt(const LiveOutput& output) const {
 }
 
 bool LiveRequest::samples_at_end(const LiveOutput& output) const {
-  if (output.phase != Phase::kPrompt) return true;
+  if (output.phase != Phase::kPrompt) return !output.finished.has_value();
   return std::any_of(
       outputs_.begin(), outputs_.end(),
       [this](const LiveOutput& each) { return samples_after_prompt(each); });
+}
+
+void LiveRequest::EndPrompt() {
+  // What it began with may have been past the prompt.
+  const int64_t end = (request().start ? request().start->position : 0) +
+                      static_cast<int64_t>(given_.size());
+  for (LiveOutput& output : outputs_) {
+    output.num_run = std::max<int64_t>(0, beginning_.position - end);
+    const int64_t num_prior = static_cast<int64_t>(PriorToRun(output).size());
+    output.phase = output.num_run < num_prior ? Phase::kPrior : Phase::kDecode;
+  }
 }
 
 PromptOutput LiveRequest::TakePromptOutput() {
@@ -147,9 +210,16 @@ PromptOutput LiveRequest::TakePromptOutput() {
 
 Draw LiveRequest::NextDraw(const LiveOutput& output) const {
   return {.seed = request().sampling.seed,
-          .output_index = static_cast<uint32_t>(output.index),
-          .position = request().prompt.size() +
+          .output_index = DrawIndex(output),
+          .position = static_cast<uint64_t>(num_before()) +
+                      request().prompt.size() +
                       static_cast<uint64_t>(output.num_tokens)};
+}
+
+uint32_t LiveRequest::DrawIndex(const LiveOutput& output) const {
+  const bool goes_on = request().start != nullptr && request().prompt.empty();
+  return (goes_on ? request().start->output_index : 0) +
+         static_cast<uint32_t>(output.index);
 }
 
 std::span<const int32_t> LiveRequest::Forbidden(
@@ -169,7 +239,7 @@ int64_t LiveRequest::NumTokensLeft(const LiveOutput& output) const {
   int64_t tokens = request().stopping.max_tokens;
   if (options_.max_length.has_value()) {
     tokens =
-        std::min(tokens, *options_.max_length -
+        std::min(tokens, *options_.max_length - num_before() -
                              static_cast<int64_t>(request().prompt.size()));
   }
   return tokens - output.num_tokens;
@@ -193,14 +263,21 @@ OutputText::Released LiveRequest::Take(LiveOutput& output, int32_t id) {
   OutputText::Released released;
   released.offset = output.text.size();
   if (!stops || stopping.include_stop) {
+    output.recent.Append(id, true);
     const bool pass_over = stops || output.num_tokens < stopping.min_tokens;
     released = output.text.Push(id, pass_over ? OutputText::Stops::kPassOver
                                               : OutputText::Stops::kMatch);
+    if (output.rewind.has_value() && !released.stop.has_value()) {
+      output.rewind->Push(id, output.text.size());
+    }
   }
+  if (stops && output.rewind.has_value()) output.rewind->End();
   if (stops) {
     Finish(output, IsEos(id) ? FinishReason::kEos : FinishReason::kStopToken);
     output.finished->stop_token_id = id;
   } else if (released.stop.has_value()) {
+    output.hides_text = released.hides;
+    if (output.rewind.has_value()) CutOff(output);
     Finish(output, FinishReason::kStopString);
     output.finished->stop_string = stopping.stop_strings[*released.stop];
   } else {
@@ -209,9 +286,23 @@ OutputText::Released LiveRequest::Take(LiveOutput& output, int32_t id) {
   return released;
 }
 
+void LiveRequest::CutOff(LiveOutput& output) {
+  Rewind::Cut cut = output.rewind->CutAt(output.text.size());
+  if (!output.recent.Knows(cut.num_tokens)) return;
+  output.recent.Truncate(cut.num_tokens);
+  output.hides_text = false;
+  output.cut_place = cut.place;
+  if (cut.text.empty()) return;
+  const auto ids = tokenizer_.Encode(cut.text, cut.place);
+  if (!ids.ok()) return;  // the text is a token's, so this cannot be
+  for (const int32_t id : *ids) output.recent.Append(id, true);
+  output.cut_place = Tokenizer::Place::kLater;
+}
+
 void LiveRequest::FinishIfFull(LiveOutput& output) {
-  const int64_t length =
-      static_cast<int64_t>(request().prompt.size()) + output.num_tokens;
+  const int64_t length = num_before() +
+                         static_cast<int64_t>(request().prompt.size()) +
+                         output.num_tokens;
   if (output.num_tokens >= request().stopping.max_tokens) {
     Finish(output, FinishReason::kMaxTokens);
   } else if (options_.max_length.has_value() &&
@@ -222,13 +313,37 @@ void LiveRequest::FinishIfFull(LiveOutput& output) {
 
 void LiveRequest::Finish(LiveOutput& output, FinishReason reason) {
   FLASH_CHECK(!output.finished.has_value());
-  OutputText::Released rest = output.text.Finish();
+  const bool goes_on = request().save && (reason == FinishReason::kMaxTokens ||
+                                          reason == FinishReason::kMaxLength ||
+                                          reason == FinishReason::kTimeLimit);
+  OutputText::Released rest;
+  rest.offset = output.text.size();
+  if (!goes_on) rest = output.text.Finish();
   Finished& finished = output.finished.emplace();
   finished.output_index = output.index;
   finished.reason = reason;
   finished.text = std::move(rest.text);
   finished.text_offset = rest.offset;
   finished.num_tokens = output.num_tokens;
+}
+
+Snapshot LiveRequest::Text(const LiveOutput& output) const {
+  Snapshot text;
+  text.recent = output.recent.Last();
+  OutputText::Point point = output.text.point();
+  text.place = output.cut_place.value_or(point.place);
+  text.incomplete = std::move(point.incomplete);
+  text.held = std::move(point.held);
+  text.seed = request().sampling.seed;
+  text.output_index = DrawIndex(output);
+  if (output.finished.has_value()) {
+    const FinishReason reason = output.finished->reason;
+    text.ended = reason == FinishReason::kEos ||
+                 reason == FinishReason::kStopToken ||
+                 reason == FinishReason::kStopString;
+  }
+  if (text.ended) text.incomplete.clear();
+  return text;
 }
 
 void LiveRequest::Fail(absl::Status status) {
@@ -274,11 +389,13 @@ void LiveRequest::MarkToken(Clock::time_point now) {
 Usage LiveRequest::usage() const {
   Usage usage;
   usage.prompt_tokens = static_cast<int64_t>(request().prompt.size());
+  usage.cached_prompt_tokens = cached_prompt_tokens();
   for (const LiveOutput& output : outputs_) {
     usage.completion_tokens += output.num_tokens;
     usage.prior_tokens += output.num_prior;
     usage.longest_tokens =
-        std::max(usage.longest_tokens, usage.prompt_tokens + output.num_tokens);
+        std::max(usage.longest_tokens,
+                 num_before() + usage.prompt_tokens + output.num_tokens);
   }
   return usage;
 }

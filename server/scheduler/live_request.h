@@ -4,6 +4,7 @@
 #ifndef SERVER_SCHEDULER_LIVE_REQUEST_H_
 #define SERVER_SCHEDULER_LIVE_REQUEST_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -11,10 +12,10 @@
 
 #include "absl/status/status.h"
 #include "server/model/sampling.h"
-#include "server/model/token_history.h"
-#include "server/scheduler/drafter.h"
 #include "server/scheduler/engine_options.h"
+#include "server/scheduler/live_output.h"
 #include "server/scheduler/output_text.h"
+#include "server/scheduler/prefix_states.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/request_queue.h"
 #include "server/tokenizer/detokenizer.h"
@@ -22,26 +23,11 @@
 
 namespace flash {
 
-// The first output runs the prompt; the others wait for a copy of its slot.
-// Then each runs its prior ids, if it has any, and decodes until it is over.
-// None of this begins before LiveRequest::prior_taken().
-enum class Phase { kWaiting, kPrompt, kPrior, kDecode, kOver };
-
-struct LiveOutput {
-  int index = 0;  // output_index
-  int slot = -1;  // -1: given back
-  Phase phase = Phase::kWaiting;
-  int64_t num_run = 0;   // kPrompt, kPrior: ids that the slot has been given
-  int32_t pending = -1;  // kDecode: the last token, which the slot has not
-  int64_t last_row = 0;  // of its last run: whose turn it is (batch.h)
-
-  int64_t num_tokens = 0;  // prior ones included
-  int64_t num_prior = 0;   // of these, those that came with the request
-  OutputText text;
-  TokenHistory history;
-  Drafter drafter;
-  // Set when the output is over; told to the sink before it is kOver.
-  std::optional<Finished> finished = {};
+// Of a request that leaves checkpoints.
+struct CheckpointProgress {
+  PrefixKey key = {};         // of what was run, up to the last boundary
+  int64_t next_position = 0;  // the next checkpoint is there or after it
+  bool has_put = false;
 };
 
 // Prior ids pass through the same Take() as sampled ones, so whatever depends
@@ -62,6 +48,23 @@ class LiveRequest {
   std::vector<LiveOutput>& outputs() { return outputs_; }
   const std::vector<LiveOutput>& outputs() const { return outputs_; }
 
+  // What the slot that runs the prompt begins with, and whether that has been
+  // done.
+  const SavedState& beginning() const { return beginning_; }
+  bool begun() const { return begun_; }
+  void MarkBegun();
+  // Lets it begin with a state of its prompt (and prior ids). REQUIRES: nothing
+  // has been run, and nothing it goes on from.
+  void BeginAt(SavedState beginning);
+  // Or not after all.
+  void BeginAnew();
+  // The ids of the prompt, and of the prior ones if one output alone has them.
+  int64_t num_ids_to_begin_with() const;
+  // Prompt tokens that were not run.
+  int64_t cached_prompt_tokens() const;
+  // The slot that runs the prompt. REQUIRES: begun().
+  int prompt_slot() const { return prompt_slot_; }
+
   // Of an output in kPrompt or kPrior: the ids that its slot is yet to be
   // given.
   std::span<const int32_t> ids_left(const LiveOutput& output) const;
@@ -70,6 +73,10 @@ class LiveRequest {
   }
   // How many tokens its slot has been given.
   int64_t position(const LiveOutput& output) const;
+  // Prompt ids among the first `num_run` of what a slot is given in kPrompt.
+  int64_t PromptIdsIn(int64_t num_run) const {
+    return std::max<int64_t>(0, num_run - num_lead_);
+  }
   // Whether a token is sampled from the logits after the last of ids_left().
   bool samples_at_end(const LiveOutput& output) const;
   // Whether it is sampled right after the prompt.
@@ -81,14 +88,18 @@ class LiveRequest {
   bool wants_prompt() const {
     return wants_prompt_logprobs() || request().response.echo;
   }
+  // The outputs have what the prompt gave them: each goes on with its prior ids
+  // or with what was sampled. One that is over already and is saved runs its
+  // prior ids but for the last, all the same.
+  void EndPrompt();
+
   // Makes prompt_tokens() of the first `end` prompt ids (or of all). Bit by bit
   // as the prompt is run: a long one must not hold up a step.
   void DescribePrompt(int64_t end);
   std::vector<TokenInfo>& prompt_tokens() { return prompt_tokens_; }
   // Where prompt id `index` stands in the text. REQUIRES: it is described.
   Tokenizer::Place PromptPlace(int64_t index) const {
-    return index <= num_textless_ ? Tokenizer::Place::kFirst
-                                  : Tokenizer::Place::kLater;
+    return index <= num_textless_ ? first_place_ : Tokenizer::Place::kLater;
   }
   // What OnPrompt() is told. Once.
   PromptOutput TakePromptOutput();
@@ -107,6 +118,9 @@ class LiveRequest {
   // right, as many and one more would come, and each has to be allowed and to
   // find room with the reader.
   int max_drafted(const LiveOutput& output) const;
+
+  // The text of `output` as far as it has come, but for its state.
+  Snapshot Text(const LiveOutput& output) const;
 
   // Gives `output` its next token. Returns the text that it releases, and sets
   // output.finished if the output is over. REQUIRES: it was not.
@@ -129,25 +143,52 @@ class LiveRequest {
   // When time alone will change something.
   Clock::time_point NextWakeup() const;
 
+  CheckpointProgress& checkpoint_progress() { return checkpoint_progress_; }
+  const CheckpointProgress& checkpoint_progress() const {
+    return checkpoint_progress_;
+  }
+
   void MarkStep(Clock::time_point now);   // the first call counts
   void MarkToken(Clock::time_point now);  // likewise
   Usage usage() const;                    // of the prior ids, those taken
   Timings timings(Clock::time_point now) const;
 
  private:
-  void MakeOutputs(const Tokenizer& tokenizer);
+  // Finds out what is to be run.
+  void Begin();
+  // Tokens of the text before this request's.
+  int64_t num_before() const {
+    const Snapshot* start = request().start.get();
+    return start == nullptr ? 0 : start->num_tokens();
+  }
+  // What of kPrior is run.
+  std::span<const int32_t> PriorToRun(const LiveOutput& output) const;
+  uint32_t DrawIndex(const LiveOutput& output) const;
   bool HasPriorLeft(const LiveOutput& output) const;
   // Finishes the output if it has all the tokens that it may have.
   void FinishIfFull(LiveOutput& output);
+  // Cuts off what is hidden of the text, and the tokens that led there.
+  void CutOff(LiveOutput& output);
   bool IsEos(int32_t id) const;
   // Tokens that the output may still have.
   int64_t NumTokensLeft(const LiveOutput& output) const;
 
   const QueuedRequest queued_;
+  const Tokenizer& tokenizer_;
   const EngineOptions& options_;
   std::vector<int32_t> stop_ids_;  // sorted; with EOS unless it is ignored
+  SavedState beginning_;
+  bool begun_ = false;
+  CheckpointProgress checkpoint_progress_;
+  int prompt_slot_ = -1;
+  // What a slot is given in kPrompt: ids that the start left pending, then the
+  // prompt. Points into the request, or to joined_.
+  std::span<const int32_t> given_;
+  std::vector<int32_t> joined_;
+  int64_t num_lead_ = 0;  // ids of given_ before the prompt
   std::vector<LiveOutput> outputs_;
   std::vector<TokenInfo> prompt_tokens_;
+  const Tokenizer::Place first_place_;  // of the prompt's first id
   Detokenizer prompt_detokenizer_;
   std::string prompt_text_;   // with echo
   int64_t num_textless_ = 0;  // prompt ids before the first that adds text

@@ -6,15 +6,22 @@
 
 namespace flash {
 
-OutputText::OutputText(const Tokenizer& tokenizer, Tokenizer::Place place,
+OutputText::OutputText(const Tokenizer& tokenizer, const Point& point,
                        std::shared_ptr<const StopStrings> stops,
                        StopText stop_text)
-    : detokenizer_(tokenizer, place),
+    : detokenizer_(tokenizer, point.place, point.incomplete),
       stops_(stops != nullptr ? std::move(stops)
                               : std::make_shared<const StopStrings>(
                                     std::span<const std::string>())),
       search_(*stops_),
-      stop_text_(stop_text) {}
+      stop_text_(stop_text),
+      held_(point.held) {
+  search_.PassOver(held_);
+}
+
+OutputText::Point OutputText::point() const {
+  return {detokenizer_.place(), std::string(detokenizer_.incomplete()), held_};
+}
 
 OutputText::Released OutputText::Push(int32_t id, Stops stops) {
   FLASH_CHECK(!over_);
@@ -32,10 +39,13 @@ OutputText::Released OutputText::Push(int32_t id, Stops stops) {
   // The whole match stands in held_: all of it but this token's part was held
   // back because it could become one.
   const size_t stop_bytes = stops_->string(match->index).size();
-  held_.resize(held_before + match->end -
-               (stop_text_ == StopText::kKept ? 0 : stop_bytes));
+  const size_t end = held_before + match->end -
+                     (stop_text_ == StopText::kKept ? 0 : stop_bytes);
+  const bool hides = end < held_.size() || !detokenizer_.incomplete().empty();
+  held_.resize(end);
   Released released = Release(0);
   released.stop = match->index;
+  released.hides = hides;
   return released;
 }
 

@@ -35,15 +35,30 @@ class OutputText {
  public:
   enum class StopText { kDropped, kKept };
 
-  // `tokenizer` is borrowed. `stops`: valid UTF-8; may be null: none. `place`:
-  // what PlaceAfter() says of the prompt, as an output continues its text.
-  OutputText(const Tokenizer& tokenizer, Tokenizer::Place place,
+  // Where a text stands between two tokens.
+  struct Point {
+    // Of the next token: what PlaceAfter() says of a prompt, as an output
+    // continues its text.
+    Tokenizer::Place place = Tokenizer::Place::kFirst;
+    std::string incomplete = {};  // bytes of a character: at most 3
+    std::string held = {};        // text that is held back: valid UTF-8
+  };
+
+  // `tokenizer` is borrowed. `stops`: valid UTF-8; may be null: none. What was
+  // held back at `point` is the first of this text; stop strings that are
+  // complete in it are passed over, and what of it these stop strings do not
+  // hold back is released with the first token.
+  OutputText(const Tokenizer& tokenizer, const Point& point,
              std::shared_ptr<const StopStrings> stops, StopText stop_text);
+
+  // Where it stands now, for the one that goes on.
+  Point point() const;
 
   struct Released {
     std::string text;              // valid UTF-8, perhaps empty
     int64_t offset = 0;            // bytes of the output's text before `text`
     std::optional<int> stop = {};  // index of the stop string that was found
+    bool hides = false;            // with `stop`: text came that is not told
   };
 
   // kPassOver (before min_tokens; an EOS or stop token): a stop string that

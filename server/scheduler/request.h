@@ -114,7 +114,9 @@ struct Finished {
   int64_t text_offset = 0;
   int64_t num_tokens = 0;  // of this output, prior ones included
   // With Request::save: the output's text as it can be gone on with. What was
-  // held back of an output that may go on is in it, and not in `text`.
+  // held back of an output that may go on is in it, and not in `text`. Null if
+  // more than kMaxPenaltyWindow of its tokens have not been run (its time was
+  // up before that).
   std::shared_ptr<const Snapshot> snapshot;
 };
 
@@ -124,7 +126,7 @@ struct Usage {
   int64_t prompt_tokens = 0;
   int64_t cached_prompt_tokens = 0;
   int64_t completion_tokens = 0;  // of all outputs, prior ones included
-  int64_t longest_tokens = 0;     // of the prompt and its longest output
+  int64_t longest_tokens = 0;     // of the longest text, with what was before
   int64_t prior_tokens =
       0;  // of completion_tokens, those that came with the request
 };
@@ -170,7 +172,7 @@ struct Request {
   // output that was saved goes on: its text, its random numbers.
   std::shared_ptr<const Snapshot> start;
   // BOS included where the model wants it. At least one id, or a start with a
-  // pending one.
+  // pending one that has not ended.
   std::vector<int32_t> prompt;
   bool save = false;  // each Finished has a snapshot
   int32_t num_outputs = 1;

@@ -1,11 +1,15 @@
 #include "server/scheduler/request_limits.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "server/model/sampling.h"
 #include "server/scheduler/request_queue.h"
+#include "server/tokenizer/detokenizer.h"
 
 namespace flash {
 namespace {
@@ -27,12 +31,69 @@ absl::Status CheckIds(const std::string& field, std::span<const int32_t> ids,
                    ", ids are from 0 to ", vocab_size - 1));
 }
 
+absl::Status BadStart(const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("what the request goes on from is damaged: ", what));
+}
+
+bool IsIncomplete(std::string_view bytes) {
+  Utf8Assembler assembler;
+  std::string whole;
+  assembler.Push(bytes, whole);
+  return whole.empty();
+}
+
+absl::Status CheckStart(const Snapshot& start, const RequestLimits& limits) {
+  if (start.position < 0 ||
+      start.position > std::numeric_limits<int64_t>::max() / 2 ||
+      (start.position == 0) != (start.state == nullptr)) {
+    return BadStart(absl::StrCat("a state after ", start.position, " tokens"));
+  }
+  absl::Status pending = CheckIds("pending", start.pending, limits.vocab_size);
+  if (!pending.ok()) return BadStart(std::string(pending.message()));
+  const std::vector<RecentToken>& recent = start.recent;
+  for (const RecentToken& token : recent) {
+    if (token.id < 0 || token.id >= limits.vocab_size) {
+      return BadStart(absl::StrCat("id ", token.id));
+    }
+  }
+  const bool ends_with_pending =
+      recent.size() >= start.pending.size() &&
+      recent.size() <= size_t{kMaxPenaltyWindow} &&
+      static_cast<int64_t>(recent.size()) <= start.num_tokens() &&
+      std::equal(
+          start.pending.begin(), start.pending.end(),
+          recent.end() - start.pending.size(),
+          [](int32_t id, const RecentToken& token) { return token.id == id; });
+  if (!ends_with_pending) return BadStart("the recent tokens");
+  if (!IsIncomplete(start.incomplete) || !IsValidUtf8(start.held)) {
+    return BadStart("the text");
+  }
+  return absl::OkStatus();
+}
+
+int64_t TokensBefore(const Request& request) {
+  return request.start == nullptr ? 0 : request.start->num_tokens();
+}
+
 absl::Status CheckPrompt(const Request& request, const RequestLimits& limits) {
   const int64_t length = static_cast<int64_t>(request.prompt.size());
-  if (length == 0) return absl::InvalidArgumentError("prompt has no ids");
-  if (limits.max_length.has_value() && length > *limits.max_length) {
-    return TooMany("the prompt's length", length, "max_length",
-                   *limits.max_length);
+  if (length == 0) {
+    const Snapshot* start = request.start.get();
+    if (start == nullptr) {
+      return absl::InvalidArgumentError("prompt has no ids");
+    }
+    if (start->ended || start->pending.empty()) {
+      return absl::InvalidArgumentError(
+          "prompt has no ids, and what it goes on from has ended");
+    }
+  }
+  const int64_t text = TokensBefore(request) + length;
+  if (limits.max_length.has_value() && text > *limits.max_length) {
+    return TooMany(request.start == nullptr
+                       ? "the prompt's length"
+                       : "the length of the prompt and the text before it",
+                   text, "max_length", *limits.max_length);
   }
   const ResponseOptions& response = request.response;
   const int64_t kept = length * (1 + std::max(response.prompt_logprobs, 0));
@@ -59,7 +120,8 @@ absl::Status CheckPrior(const Request& request, const RequestLimits& limits) {
       return TooMany(field + "'s length", length, "max_tokens",
                      request.stopping.max_tokens);
     }
-    const int64_t total = static_cast<int64_t>(request.prompt.size()) + length;
+    const int64_t total = TokensBefore(request) +
+                          static_cast<int64_t>(request.prompt.size()) + length;
     if (limits.max_length.has_value() && total > *limits.max_length) {
       return TooMany(absl::StrCat("the length of the prompt and ", field),
                      total, "max_length", *limits.max_length);
@@ -84,6 +146,10 @@ absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
   if (request.stopping.max_tokens < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "max_tokens is ", request.stopping.max_tokens, ", the least is 0"));
+  }
+  if (request.start != nullptr) {
+    absl::Status start = CheckStart(*request.start, limits);
+    if (!start.ok()) return start;
   }
   absl::Status prompt = CheckPrompt(request, limits);
   if (!prompt.ok()) return prompt;

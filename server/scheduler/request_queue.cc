@@ -13,6 +13,9 @@ int64_t NumTokens(const Request& request) {
   for (const std::vector<int32_t>& ids : request.prior_output_ids) {
     num_tokens += static_cast<int64_t>(ids.size());
   }
+  if (request.start != nullptr) {
+    num_tokens += static_cast<int64_t>(request.start->pending.size());
+  }
   return num_tokens;
 }
 
@@ -20,7 +23,8 @@ RequestQueue::RequestQueue(int64_t max_requests, int64_t max_tokens)
     : max_requests_(max_requests), max_tokens_(max_tokens) {}
 
 absl::Status RequestQueue::Push(std::unique_ptr<Request>& request,
-                                Clock::time_point now) {
+                                Clock::time_point now,
+                                std::vector<PrefixKey> prefix_keys) {
   FLASH_CHECK(request != nullptr);
   const int64_t num_tokens = NumTokens(*request);
   MutexLock lock(&mutex_);
@@ -36,7 +40,7 @@ absl::Status RequestQueue::Push(std::unique_ptr<Request>& request,
         " more would exceed max_queued_tokens, which is ", max_tokens_));
   }
   num_tokens_ += num_tokens;
-  requests_.push_back({std::move(request), now});
+  requests_.push_back({std::move(request), std::move(prefix_keys), now});
   return absl::OkStatus();
 }
 

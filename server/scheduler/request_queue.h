@@ -13,16 +13,19 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "kernels/mutex.h"
+#include "server/scheduler/prefix_states.h"
 #include "server/scheduler/request.h"
 
 namespace flash {
 
 struct QueuedRequest {
   std::unique_ptr<Request> request;
+  std::vector<PrefixKey> prefix_keys;  // PrefixKeysOf(); empty: none
   Clock::time_point submitted;
 };
 
-// The ids that a request brings: its prompt and its prior ids.
+// The ids that a request brings: its prompt, its prior ids, and those that what
+// it goes on from left pending.
 int64_t NumTokens(const Request& request);
 
 // A queue is open until Close(), and then never again. Every function returns
@@ -45,7 +48,8 @@ class RequestQueue {
   //   RESOURCE_EXHAUSTED: the queue is full; names the limit. The client may
   //     try again later.
   //   What Close() was given, after that.
-  absl::Status Push(std::unique_ptr<Request>& request, Clock::time_point now);
+  absl::Status Push(std::unique_ptr<Request>& request, Clock::time_point now,
+                    std::vector<PrefixKey> prefix_keys = {});
 
   // Takes the first request, if there is one and `fits` says so. Nothing is
   // ever taken from behind it: a request that needs many slots is not overtaken

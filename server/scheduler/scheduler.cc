@@ -36,10 +36,10 @@ Scheduler::Scheduler(const EngineOptions& options, LanguageModel* model,
                       .chunk_size = model->chunk_size()}),
       row_budget_(options.target_step_time),
       sampler_(model->vocab_size(), options.num_samplers, *tokenizer,
-               std::move(parallel_for)) {
-  for (int slot = model->num_slots() - 1; slot >= 0; --slot) {
-    free_slots_.push_back(slot);
-  }
+               std::move(parallel_for)),
+      saver_(model),
+      boundary_states_(options, model),
+      free_slots_(model->num_slots()) {
   live_.reserve(model->num_slots());
   stats_.num_slots = model->num_slots();
   CountRequests();
@@ -52,6 +52,7 @@ bool Scheduler::RunOnce() {
   busy = Admit() || busy;
   busy = TakePrior() || busy;
   FinishOverdue();
+  busy = EndEmptyPrompts() || busy;
   busy = Retire() || busy;
   if (Step()) {
     busy = true;
@@ -99,14 +100,16 @@ void Scheduler::FinishForTime(LiveRequest& request) {
 bool Scheduler::Admit() {
   bool changed = EndQueued();
   const auto fits = [&](const QueuedRequest& queued) {
-    return queued.request->num_outputs <=
-           static_cast<int64_t>(free_slots_.size());
+    return queued.request->num_outputs <= free_slots_.size();
   };
   while (std::optional<QueuedRequest> queued = queue_.PopIf(fits)) {
     changed = true;
-    for (LiveOutput& output : GoLive(*std::move(queued)).outputs()) {
-      TakeSlot(output);
+    LiveRequest& request = GoLive(*std::move(queued));
+    for (LiveOutput& output : request.outputs()) {
+      output.slot = free_slots_.Take();
     }
+    boundary_states_.Find(request);
+    Accept(request);
   }
   return changed;
 }
@@ -127,7 +130,7 @@ bool Scheduler::EndQueued() {
     if (!interruption.ok()) {
       FailQueued(queued, interruption);
     } else {  // its time limit: it finishes, with what it brought
-      GoLive(std::move(queued));
+      Accept(GoLive(std::move(queued)));
     }
   }
   return !leaving.empty();
@@ -136,13 +139,16 @@ bool Scheduler::EndQueued() {
 LiveRequest& Scheduler::GoLive(QueuedRequest queued) {
   live_.push_back(
       std::make_unique<LiveRequest>(std::move(queued), tokenizer_, options_));
-  LiveRequest& request = *live_.back();
+  return *live_.back();
+}
+
+void Scheduler::Accept(LiveRequest& request) {
   Accepted accepted;
   accepted.seed = request.request().sampling.seed;
   accepted.prompt_tokens =
       static_cast<int64_t>(request.request().prompt.size());
+  accepted.cached_prompt_tokens = request.cached_prompt_tokens();
   request.sink().OnAccepted(accepted);
-  return request;
 }
 
 void Scheduler::FailQueued(const QueuedRequest& queued,
@@ -176,12 +182,17 @@ bool Scheduler::TakePrior() {
 bool Scheduler::Step() {
   batch_builder_.Build(live_, row_budget_, batch_);
   if (batch_.runs.empty()) return false;
+  // Begun only now: so the time that it takes is spread over the steps. If one
+  // cannot be, the others' step is built anew.
+  for (const Batch::Owner& owner : batch_.owners) {
+    if (owner.request->begun() || Begin(*owner.request)) continue;
+    Retire();
+    return Step();
+  }
   step_start_ = options_.now();
   for (const Batch::Owner& owner : batch_.owners) {
-    const int64_t position = owner.request->position(*owner.output);
-    // Zeroed only now: so the time that it takes is spread over the steps.
-    if (position == 0) model_.Reset(owner.output->slot);
-    FLASH_CHECK(model_.position(owner.output->slot) == position);
+    FLASH_CHECK(model_.position(owner.output->slot) ==
+                owner.request->position(*owner.output));
     owner.request->MarkStep(step_start_);
   }
   const absl::Status status = model_.Step(batch_.runs, results_);
@@ -196,6 +207,52 @@ bool Scheduler::Step() {
   step_end_ = options_.now();
   stats_.last_step = step_end_ - step_start_;
   return true;
+}
+
+bool Scheduler::Begin(LiveRequest& request) {
+  const int slot = request.outputs().front().slot;
+  const SavedState& beginning = request.beginning();
+  if (beginning.state == nullptr) {
+    model_.Reset(slot);
+    request.MarkBegun();
+    return true;
+  }
+  absl::Status loaded = model_.Load(slot, *beginning.state);
+  if (loaded.ok() && model_.position(slot) != beginning.position) {
+    loaded = absl::InvalidArgumentError(
+        absl::StrCat("it is after ", model_.position(slot), " tokens, not ",
+                     beginning.position));
+  }
+  if (loaded.ok()) {
+    request.MarkBegun();
+    return true;
+  }
+  if (request.request().start == nullptr) {
+    request.BeginAnew();
+    return false;
+  }
+  request.Fail(absl::DataLossError(
+      absl::StrCat("what was saved cannot be gone on with: ",
+                   std::string(loaded.message()))));
+  return false;
+}
+
+bool Scheduler::EndEmptyPrompts() {
+  bool changed = false;
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    const LiveOutput& first = request->outputs().front();
+    if (request->over() || !request->prior_taken() || first.slot < 0 ||
+        first.phase != Phase::kPrompt || request->num_ids_left(first) > 0) {
+      continue;
+    }
+    changed = true;
+    if (!request->begun() && !Begin(*request)) continue;
+    request->MarkStep(options_.now());
+    EndPrompt(*request);
+    Fork({request.get(), first.slot});
+  }
+  if (changed) ConcludeFinished();
+  return changed;
 }
 
 void Scheduler::FailDevice(const absl::Status& status) {
@@ -219,202 +276,40 @@ void Scheduler::EndAll(const absl::Status& running,
   CountRequests();
 }
 
-void Scheduler::Deliver() {
-  jobs_.clear();
-  prompt_ends_.clear();
-  drafted_.clear();
-  for (size_t i = 0; i < batch_.runs.size(); ++i) {
-    Account(batch_.owners[i], batch_.runs[i], results_[i]);
-    if (batch_.runs[i].num_drafted > 0) drafted_.push_back(i);
-  }
-  RunJobs();
-  for (const PromptEnd& end : prompt_ends_) EndPrompt(*end.request);
-  for (TokenJob& job : jobs_) {
-    if (job.output != nullptr) DeliverToken(job);
-  }
-  for (const PromptEnd& end : prompt_ends_) Fork(end);
-  VerifyDrafts();
-}
-
-void Scheduler::RunJobs() {
-  sampler_.Run(jobs_);
-  for (const TokenJob& job : jobs_) {
-    if (!job.status.ok()) job.request->Fail(job.status);
-  }
-}
-
-void Scheduler::VerifyDrafts() {
-  for (int64_t row = 1; !drafted_.empty(); ++row) {
-    jobs_.clear();
-    std::erase_if(drafted_, [&](size_t index) {
-      const Batch::Owner& owner = batch_.owners[index];
-      const bool was_drawn = WasDrawn(index, row);
-      if (was_drawn) {
-        AddSampleJob(*owner.request, *owner.output, results_[index], row);
-      } else {
-        KeepDrafts(index, row);
+void Scheduler::ConcludeFinished() {
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    if (!request->outcome().ok()) continue;
+    for (LiveOutput& output : request->outputs()) {
+      if (output.phase == Phase::kDecode && output.finished.has_value()) {
+        Conclude(*request, output);
       }
-      return !was_drawn;
-    });
-    RunJobs();
-    for (TokenJob& job : jobs_) DeliverToken(job);
-  }
-}
-
-bool Scheduler::WasDrawn(size_t index, int64_t row) const {
-  const Batch::Owner& owner = batch_.owners[index];
-  const std::span<const int32_t> tokens = batch_.runs[index].tokens;
-  return owner.request->outcome().ok() &&
-         owner.output->phase == Phase::kDecode && !results_[index].faulted &&
-         row < static_cast<int64_t>(tokens.size()) &&
-         tokens[row] == owner.output->pending;
-}
-
-void Scheduler::KeepDrafts(size_t index, int64_t tokens) {
-  const Run& run = batch_.runs[index];
-  LiveOutput& output = *batch_.owners[index].output;
-  stats_.drafted_tokens += run.num_drafted;
-  stats_.accepted_tokens += tokens - 1;
-  if (output.phase == Phase::kOver) return;  // nobody goes on in the slot
-  if (results_[index].faulted) {
-    // Perhaps not the pending token's fault: it is run again, alone.
-    model_.Keep(run.slot, 0);
-    output.drafter.Pause();
-    return;
-  }
-  model_.Keep(run.slot, tokens);
-}
-
-void Scheduler::Account(const Batch::Owner& owner, const Run& run,
-                        const RunResult& result) {
-  if (result.faulted && run.num_drafted > 0) return;  // see KeepDrafts()
-  if (result.faulted) {
-    owner.request->Fail(
-        absl::InternalError("the model computed a number that is not finite"));
-  } else if (owner.output->phase == Phase::kDecode) {
-    AddSampleJob(*owner.request, *owner.output, result, 0);
-  } else {
-    AccountPrompt(owner, run, result);
-  }
-}
-
-void Scheduler::AccountPrompt(const Batch::Owner& owner, const Run& run,
-                              const RunResult& result) {
-  LiveRequest& request = *owner.request;
-  LiveOutput& output = *owner.output;
-  const bool is_prompt = output.phase == Phase::kPrompt;
-  if (is_prompt && request.wants_prompt()) {
-    const int64_t num_run =
-        output.num_run + static_cast<int64_t>(run.tokens.size());
-    request.DescribePrompt(num_run + 1);  // the last logits are about the next
-  }
-  if (is_prompt && run.logits == LogitsWanted::kAll) {
-    AddPromptJobs(owner, output.num_run, result);
-  }
-  stats_.prompt_tokens += static_cast<int64_t>(run.tokens.size());
-  output.num_run += static_cast<int64_t>(run.tokens.size());
-  if (request.num_ids_left(output) > 0) return;
-  if (!is_prompt) {
-    AddSampleJob(request, output, result, result.logits.rows - 1);
-    return;
-  }
-  prompt_ends_.push_back({&request, output.slot});
-  for (LiveOutput& each : request.outputs()) {
-    if (request.samples_after_prompt(each)) {
-      AddSampleJob(request, each, result, result.logits.rows - 1);
     }
-  }
-}
-
-void Scheduler::AddPromptJobs(const Batch::Owner& owner, int64_t first_position,
-                              const RunResult& result) {
-  const int64_t length =
-      static_cast<int64_t>(owner.request->request().prompt.size());
-  for (int64_t row = 0; row < result.logits.rows; ++row) {
-    const int64_t index = first_position + row + 1;  // the id that follows
-    if (index == length) break;
-    TokenJob& job = jobs_.emplace_back();
-    job.request = owner.request;
-    job.prompt_index = index;
-    job.logits = {result.logits.Row(row),
-                  static_cast<size_t>(result.logits.cols)};
-  }
-}
-
-void Scheduler::AddSampleJob(LiveRequest& request, LiveOutput& output,
-                             const RunResult& result, int64_t row) {
-  FLASH_CHECK(row >= 0 && row < result.logits.rows);
-  TokenJob& job = jobs_.emplace_back();
-  job.request = &request;
-  job.output = &output;
-  job.logits = {result.logits.Row(row),
-                static_cast<size_t>(result.logits.cols)};
-}
-
-void Scheduler::EndPrompt(LiveRequest& request) {
-  if (request.over()) return;
-  if (request.wants_prompt()) {
-    request.sink().OnPrompt(request.TakePromptOutput());
-  }
-  for (LiveOutput& output : request.outputs()) {
-    output.num_run = 0;
-    if (output.finished.has_value()) {
-      Conclude(request, output);
-    } else if (output.num_tokens > 0) {
-      output.phase = Phase::kPrior;
-    }
-  }
-}
-
-void Scheduler::DeliverToken(TokenJob& job) {
-  LiveRequest& request = *job.request;
-  LiveOutput& output = *job.output;
-  if (!request.outcome().ok()) return;
-  request.MarkToken(step_end_);
-  ++stats_.generated_tokens;
-  TokenOutput token;
-  token.output_index = output.index;
-  token.token_index = output.num_tokens;
-  const int32_t id = job.token.id;
-  token.token = std::move(job.token);
-  OutputText::Released released = request.Take(output, id);
-  token.text = std::move(released.text);
-  token.text_offset = released.offset;
-  request.sink().OnToken(std::move(token));
-  if (output.finished.has_value()) {
-    Conclude(request, output);
-  } else {
-    output.pending = id;
-    output.phase = Phase::kDecode;
-  }
-}
-
-void Scheduler::Fork(const PromptEnd& end) {
-  if (!end.request->outcome().ok()) return;
-  for (const LiveOutput& output : end.request->outputs()) {
-    if (output.phase == Phase::kOver || output.slot == end.slot) continue;
-    model_.CopySlot(end.slot, output.slot);
   }
 }
 
 void Scheduler::Conclude(LiveRequest& request, LiveOutput& output) {
+  std::optional<TextSaver::Taken> taken;
+  if (request.request().save) taken = saver_.Take(request, output);
+  // Of one whose time was up before the prompt's end the slot holds nothing.
+  std::optional<FinishedText> left;
+  if (output.phase == Phase::kDecode && !request.request().id.empty()) {
+    left = saver_.Leave(request, output, taken.has_value() ? &*taken : nullptr);
+  }
+  if (taken.has_value() && taken->ok()) {
+    output.finished->snapshot = **std::move(taken);
+  }
   request.sink().OnFinished(*std::move(output.finished));
   output.phase = Phase::kOver;
-  if (output.slot >= 0) free_slots_.push_back(std::exchange(output.slot, -1));
-}
-
-void Scheduler::TakeSlot(LiveOutput& output) {
-  output.slot = free_slots_.back();
-  free_slots_.pop_back();
+  if (output.slot >= 0) {
+    free_slots_.Give(std::exchange(output.slot, -1), std::move(left));
+  }
 }
 
 bool Scheduler::Retire() {
   const auto over = [this](const std::unique_ptr<LiveRequest>& request) {
     if (!request->over()) return false;
     for (LiveOutput& output : request->outputs()) {
-      if (output.slot >= 0) {
-        free_slots_.push_back(std::exchange(output.slot, -1));
-      }
+      if (output.slot >= 0) free_slots_.Give(std::exchange(output.slot, -1));
     }
     Done(*request);
     return true;
@@ -423,6 +318,7 @@ bool Scheduler::Retire() {
 }
 
 void Scheduler::Done(const LiveRequest& request) {
+  boundary_states_.Drop(request);
   if (request.outcome().ok()) {
     ++stats_.finished_requests;
   } else {
@@ -434,10 +330,44 @@ void Scheduler::Done(const LiveRequest& request) {
 
 void Scheduler::CountRequests() {
   stats_.running_requests = static_cast<int64_t>(live_.size());
-  stats_.free_slots = static_cast<int>(free_slots_.size());
+  stats_.free_slots = free_slots_.size();
   stats_.blocked_requests =
       std::count_if(live_.begin(), live_.end(),
                     [](const auto& request) { return request->full(); });
+}
+
+TextSaver::Taken Scheduler::TakeSnapshot(std::string_view owner,
+                                         std::string_view request_id,
+                                         int output_index) {
+  const auto is_meant = [&](const Request& request) {
+    return request.owner == owner && request.id == request_id &&
+           output_index >= 0 && output_index < request.num_outputs;
+  };
+  if (!device_status_.ok()) {
+    return absl::UnavailableError("the device has failed");
+  }
+  for (const std::unique_ptr<LiveRequest>& request : live_) {
+    if (!is_meant(request->request())) continue;
+    const LiveOutput& output = request->outputs()[output_index];
+    if (output.phase == Phase::kOver) break;
+    if (output.phase == Phase::kDecode) return saver_.Take(*request, output);
+    return absl::FailedPreconditionError(absl::StrCat(
+        "request ", std::string(request_id), " has generated nothing yet"));
+  }
+  if (const auto found = free_slots_.Find(owner, request_id, output_index)) {
+    return saver_.Take(*found);
+  }
+  bool is_queued = false;
+  queue_.ForEach([&](const QueuedRequest& queued) {
+    is_queued = is_queued || is_meant(*queued.request);
+  });
+  if (is_queued) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "request ", std::string(request_id), " waits in the queue"));
+  }
+  return absl::NotFoundError(
+      absl::StrCat("there is no request ", std::string(request_id),
+                   " with an output ", output_index, " here, or no more"));
 }
 
 bool Scheduler::idle() const {

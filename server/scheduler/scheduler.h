@@ -4,16 +4,20 @@
 #define SERVER_SCHEDULER_SCHEDULER_H_
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "server/model/language_model.h"
 #include "server/scheduler/batch.h"
+#include "server/scheduler/boundary_states.h"
 #include "server/scheduler/engine_options.h"
+#include "server/scheduler/free_slots.h"
 #include "server/scheduler/live_request.h"
 #include "server/scheduler/request.h"
 #include "server/scheduler/request_queue.h"
 #include "server/scheduler/row_budget.h"
+#include "server/scheduler/text_saver.h"
 #include "server/scheduler/token_sampler.h"
 #include "server/tokenizer/tokenizer.h"
 
@@ -53,6 +57,10 @@ class Scheduler {
   // on.
   bool RunOnce();
 
+  // Engine::TakeSnapshot(), now.
+  TextSaver::Taken TakeSnapshot(std::string_view owner,
+                                std::string_view request_id, int output_index);
+
   // When the time alone gives RunOnce() something to do; Clock's last time
   // point if never.
   Clock::time_point next_wakeup() const;
@@ -75,6 +83,11 @@ class Scheduler {
     LiveRequest* request = nullptr;
     int slot = 0;
   };
+  // An output whose slot has come to a chunk boundary.
+  struct Boundary {
+    Batch::Owner owner;
+    bool is_prompt = false;
+  };
 
   // Asks every sink and the clock who may not go on.
   void Inspect();
@@ -84,12 +97,19 @@ class Scheduler {
   // Gives every request that has prior ids left the same share of
   // kMaxPriorIds, so that a long list does not hold up the short ones.
   bool TakePrior();
+  // Ends prompts of which nothing has to be run.
+  bool EndEmptyPrompts();
   bool Step();
+  // What the slot that runs the prompt begins with is put there. False if that
+  // cannot be: the request fails, or begins anew with what it should have found
+  // cached.
+  bool Begin(LiveRequest& request);
   void Deliver();
   bool Retire();
 
-  // Tells the sink that the request is accepted. It has no slots yet.
   LiveRequest& GoLive(QueuedRequest queued);
+  // Tells the sink.
+  void Accept(LiveRequest& request);
   // Ends it with what it has: its time is up.
   void FinishForTime(LiveRequest& request);
   // Ends what cannot wait for slots: at once if it fails. If its time is up it
@@ -99,12 +119,14 @@ class Scheduler {
   // Of a request that never had a slot. REQUIRES: `status` is not OK.
   void FailQueued(const QueuedRequest& queued, const absl::Status& status);
   void FailDevice(const absl::Status& status);
+  // The slots' states at the chunk boundaries that they have come to.
+  void VisitBoundaries();
   // Notes what a run has done, and makes jobs of its logits.
   void Account(const Batch::Owner& owner, const Run& run,
                const RunResult& result);
   void AccountPrompt(const Batch::Owner& owner, const Run& run,
                      const RunResult& result);
-  void AddPromptJobs(const Batch::Owner& owner, int64_t first_position,
+  void AddPromptJobs(const Batch::Owner& owner, int64_t first_row,
                      const RunResult& result);
   // From that row of the run's logits.
   void AddSampleJob(LiveRequest& request, LiveOutput& output,
@@ -122,9 +144,10 @@ class Scheduler {
   void KeepDrafts(size_t index, int64_t tokens);
   // Gives the outputs that go on a copy of the slot that ran the prompt.
   void Fork(const PromptEnd& end);
+  // Concludes the outputs that are over and have run what they had to.
+  void ConcludeFinished();
   // Tells the sink that an output is over, and takes its slot back.
   void Conclude(LiveRequest& request, LiveOutput& output);
-  void TakeSlot(LiveOutput& output);
   // `request` is done: the last call to its sink.
   void Done(const LiveRequest& request);
   void CountRequests();
@@ -136,8 +159,10 @@ class Scheduler {
   BatchBuilder batch_builder_;
   RowBudget row_budget_;
   TokenSampler sampler_;
+  TextSaver saver_;
+  BoundaryStates boundary_states_;
 
-  std::vector<int> free_slots_;
+  FreeSlots free_slots_;
   std::vector<std::unique_ptr<LiveRequest>> live_;  // in order of admission
   absl::Status device_status_;
   EngineStats stats_;
@@ -147,6 +172,7 @@ class Scheduler {
   std::vector<RunResult> results_;
   std::vector<TokenJob> jobs_;
   std::vector<PromptEnd> prompt_ends_;
+  std::vector<Boundary> boundaries_;
   std::vector<size_t> drafted_;  // runs whose drafts are yet to be verified
   Clock::time_point step_start_;
   Clock::time_point step_end_;

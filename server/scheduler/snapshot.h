@@ -22,6 +22,12 @@ struct RecentToken {
   friend bool operator==(const RecentToken&, const RecentToken&) = default;
 };
 
+// What a slot held after `position` tokens of a text: LanguageModel::Save().
+struct SavedState {
+  int64_t position = 0;
+  std::shared_ptr<const std::string> state;  // null if that is 0
+};
+
 // Immutable once it is made; shared between the sessions that are forks of each
 // other. Its size has a bound that does not depend on the text's length.
 //
@@ -32,10 +38,14 @@ struct Snapshot {
   int64_t position = 0;
   std::shared_ptr<const std::string> state;
 
-  // The text's tokens that are not in the state: a slot is given them first.
-  // The one an output chose last is always here. Empty if the output was ended
-  // by a token that is no part of the text: then only a prompt can follow.
+  // The text's tokens that are not in the state: a slot is given them first. At
+  // most kMaxPenaltyWindow. The one an output chose last is always here, unless
+  // it is no part of the text.
   std::vector<int32_t> pending;
+
+  // EOS, a stop token or a stop string has ended the output: only a prompt can
+  // follow.
+  bool ended = false;
 
   // The last tokens of the text, the pending ones included, in order; as many
   // as penalties can look back at (kMaxPenaltyWindow).

@@ -269,5 +269,42 @@ TEST_F(EngineTest, KeepsItsPromisesWhileClientsComeAndGo) {
   EXPECT_EQ(engine_->stats().running_requests, 0);
 }
 
+TEST_F(EngineTest, TakesSnapshotsWhileStreamsRun) {
+  Start();
+  auto sink = std::make_shared<RecordingSink>();
+  auto begun = std::make_shared<std::atomic<bool>>(false);
+  sink->on_token = [begun](size_t) { *begun = true; };
+  Request request = MakeRequest(Ids(3), kEndless);
+  request.id = "one";
+  request.owner = "us";
+  Submit(request, sink);
+  while (!*begun) std::this_thread::yield();
+  std::atomic<int> num_taken{0};
+  for (int i = 0; i < 20; ++i) {
+    engine_->TakeSnapshot("us", "one", 0, [&](const auto& snapshot) {
+      EXPECT_TRUE(snapshot.ok()) << snapshot.status();
+      EXPECT_GT((*snapshot)->num_tokens(), 3);
+      ++num_taken;
+    });
+    engine_->TakeSnapshot("them", "one", 0, [&](const auto& snapshot) {
+      EXPECT_TRUE(absl::IsNotFound(snapshot.status()));
+      ++num_taken;
+    });
+  }
+  while (num_taken < 40) std::this_thread::yield();
+  sink->cancelled = true;
+  engine_->Notify();
+  sink->WaitUntilDone();
+}
+
+TEST_F(EngineTest, TakesNoSnapshotOnceItHasStopped) {
+  Start();
+  engine_->Stop(Clock::now());
+  absl::Status status;
+  engine_->TakeSnapshot(
+      "", "one", 0, [&](const auto& snapshot) { status = snapshot.status(); });
+  EXPECT_TRUE(absl::IsUnavailable(status));
+}
+
 }  // namespace
 }  // namespace flash

@@ -25,7 +25,8 @@ class PieceTokenizer final : public Tokenizer {
       : pieces_(std::move(pieces)) {}
   bool has_text() const override { return true; }
   int num_pieces() const override { return static_cast<int>(pieces_.size()); }
-  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view) const override {
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view,
+                                              Place) const override {
     return absl::UnimplementedError("not needed");
   }
   std::string Piece(int32_t id, Place) const override { return pieces_[id]; }
@@ -37,13 +38,13 @@ class PieceTokenizer final : public Tokenizer {
 OutputText Output(const Tokenizer& tokenizer,
                   const std::vector<std::string>& stops,
                   StopText stop_text = StopText::kDropped) {
-  return OutputText(tokenizer, kLater, std::make_shared<StopStrings>(stops),
+  return OutputText(tokenizer, {kLater}, std::make_shared<StopStrings>(stops),
                     stop_text);
 }
 
 TEST(OutputText, ReleasesTextAtOnceWithoutStopStrings) {
   const PieceTokenizer tokenizer({"Hello", " world"});
-  OutputText output(tokenizer, kLater, nullptr, StopText::kDropped);
+  OutputText output(tokenizer, {kLater}, nullptr, StopText::kDropped);
   EXPECT_EQ(output.Push(0, Stops::kMatch).text, "Hello");
   const Released second = output.Push(1, Stops::kMatch);
   EXPECT_EQ(second.text, " world");

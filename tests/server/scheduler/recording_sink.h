@@ -59,6 +59,7 @@ class RecordingSink final : public RequestSink {
     std::vector<int32_t> ids;
     std::string text;  // as streamed
     std::vector<std::string> lines;
+    std::vector<std::string> tokens;  // of the lines, what is not of its place
     std::optional<Finished> finished;
   };
 
@@ -83,6 +84,7 @@ class RecordingSink final : public RequestSink {
     EXPECT_EQ(told.token_index, first_index_[told.output_index] + before);
     CheckOffset(told.output_index, told.text_offset);
     output.lines.push_back(Line(told));
+    output.tokens.push_back(Line(told.token));
     output.ids.push_back(told.token.id);
     output.text += told.text;
     if (on_token) on_token(output.ids.size());

@@ -1,5 +1,9 @@
 #include "server/scheduler/request_limits.h"
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -102,6 +106,67 @@ TEST(RequestLimitsTest, RefusesPriorIdsThatDoNotGoWithTheRest) {
   request.prompt.assign(16, 1);
   request.prior_output_ids = {{}, {1, 1, 1, 1, 1}};
   ExpectRefused(request, "prior_output_ids[1]", "21", "max_length");
+}
+
+Snapshot GoodStart() {
+  Snapshot start;
+  start.position = 2;
+  start.state = std::make_shared<const std::string>("state");
+  start.pending = {7};
+  start.recent = {{5, false}, {6, true}, {7, true}};
+  start.incomplete = "\xC3";
+  return start;
+}
+
+Request GoingOnFrom(const Snapshot& start) {
+  Request request = Good();
+  request.start = std::make_shared<const Snapshot>(start);
+  return request;
+}
+
+TEST(RequestLimitsTest, NeedsNoPromptAfterWhatHasNotEnded) {
+  Snapshot start = GoodStart();
+  Request request = GoingOnFrom(start);
+  EXPECT_TRUE(CheckRequest(request, kLimits).ok());
+  request.prompt.clear();
+  EXPECT_TRUE(CheckRequest(request, kLimits).ok());
+  start.ended = true;
+  request = GoingOnFrom(start);
+  EXPECT_TRUE(CheckRequest(request, kLimits).ok());
+  request.prompt.clear();
+  ExpectRefused(request, "prompt", "ended", "");
+  start.ended = false;
+  start.pending.clear();
+  start.recent.pop_back();
+  request = GoingOnFrom(start);
+  request.prompt.clear();
+  ExpectRefused(request, "prompt", "ended", "");
+}
+
+TEST(RequestLimitsTest, CountsTheTextBeforeThePrompt) {
+  Snapshot start = GoodStart();
+  start.position = 17;
+  Request request = GoingOnFrom(start);
+  ExpectRefused(request, "prompt and the text before it", "21", "max_length");
+  request.prompt.resize(2);
+  EXPECT_TRUE(CheckRequest(request, kLimits).ok());
+  request.prior_output_ids = {{1}};
+  ExpectRefused(request, "prior_output_ids[0]", "21", "max_length");
+}
+
+TEST(RequestLimitsTest, RefusesAStartThatIsDamaged) {
+  std::vector<Snapshot> damaged(8, GoodStart());
+  damaged[0].state = nullptr;
+  damaged[1].position = -1;
+  damaged[2].pending = {100};
+  damaged[3].recent.back().id = 8;
+  damaged[4].recent.front().id = -1;
+  damaged[5].incomplete = "a";
+  damaged[6].held = "\xC3";
+  damaged[7].position = 0;
+  for (const Snapshot& each : damaged) {
+    ExpectRefused(GoingOnFrom(each), "goes on from", "damaged", "");
+  }
 }
 
 }  // namespace

@@ -37,9 +37,9 @@ class CountingTokenizer final : public Tokenizer {
  public:
   bool has_text() const override { return bytes_.has_text(); }
   int num_pieces() const override { return bytes_.num_pieces(); }
-  absl::StatusOr<std::vector<int32_t>> Encode(
-      std::string_view text) const override {
-    return bytes_.Encode(text);
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text,
+                                              Place place) const override {
+    return bytes_.Encode(text, place);
   }
   std::string Piece(int32_t id, Place place) const override {
     ++num_asked_;
