@@ -9,13 +9,13 @@ set -euo pipefail
 build=(
   ca-certificates cmake g++ ninja-build pkg-config
   libabsl-dev libgrpc++-dev libprotobuf-dev protobuf-compiler
-  protobuf-compiler-grpc libsentencepiece-dev nlohmann-json3-dev
-  prometheus-cpp-dev zlib1g-dev
+  protobuf-compiler-grpc libsentencepiece-dev libssl-dev nlohmann-json3-dev
+  prometheus-cpp-dev zlib1g-dev libzstd-dev libxxhash-dev libhiredis-dev
 )
 tests=(
   libgtest-dev libgmock-dev libbenchmark-dev binutils ccache
   clang clang-format libclang-rt-14-dev
-  python3 python3-numpy python3-yaml git
+  python3 python3-numpy python3-yaml git redis-server
 )
 
 packages=("${build[@]}")

@@ -17,14 +17,17 @@
 namespace flash {
 
 // A small head, which is read and changed often, and a body, which never
-// changes but is replaced as a whole. The store understands neither.
+// changes but is replaced as a whole. The store understands neither. The
+// bodies that it returns, and those that it keeps in memory, are overwritten
+// before their memory is free for others (body.h).
 struct Blob {
   std::string head;
-  std::shared_ptr<const std::string> body;  // not null
+  std::shared_ptr<const std::string> body;  // not null; best of MakeBody()
 };
 
 // Names are made of [A-Za-z0-9._-] and at most one '/', which parts a folder
-// from the rest: "sessions-4f2a/0123abcd". Anything else is INVALID_ARGUMENT.
+// from the rest: "sessions-4f2a/0123abcd". Neither part is empty, begins with
+// '.', or has more than 128 characters. Anything else is INVALID_ARGUMENT.
 //
 // Every blob has a version, which the store raises with each change: who has
 // read one changes only that one, so of two servers that change a blob at once
@@ -73,7 +76,9 @@ class BlobStore {
   virtual absl::StatusOr<int64_t> Put(std::string_view name, const Blob& blob,
                                       std::optional<int64_t> expected,
                                       absl::Time expires) = 0;
-  // Writes the head alone, and when the blob expires. NOT_FOUND; ABORTED.
+  // Writes the head alone, and when the blob expires. NOT_FOUND; ABORTED. Does
+  // not fail because a head is a little longer and the store full, but for a
+  // Redis without memory: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<int64_t> PutHead(std::string_view name,
                                           std::string_view head,
                                           int64_t expected,
@@ -83,7 +88,9 @@ class BlobStore {
                               std::optional<int64_t> expected) = 0;
 
   // The blobs of a folder (what stands before '/'), in no particular order,
-  // about `limit` of them a page. `from`: Page::next, or empty.
+  // about `limit` of them a page, which is at least 1. `from`: Page::next, or
+  // empty; INVALID_ARGUMENT if it is neither. What is written meanwhile may be
+  // missing, or be there twice. What cannot be understood is left out.
   virtual absl::StatusOr<Page> List(std::string_view folder,
                                     std::string_view from, int limit) = 0;
 

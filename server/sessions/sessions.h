@@ -5,17 +5,24 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "kernels/mutex.h"
 #include "server/scheduler/snapshot.h"
 #include "server/sessions/blob_store.h"
+#include "server/sessions/session_counts.h"
+#include "server/sessions/session_head.h"
+#include "server/sessions/snapshot_cache.h"
 #include "server/sessions/snapshot_codec.h"
 
 namespace flash {
@@ -43,7 +50,6 @@ struct SessionClaim {
   std::string id;
   std::string request_id;
   int64_t epoch = 0;
-  int64_t version = 0;  // BlobStore's, of the claim
   std::shared_ptr<const Snapshot> snapshot;
 };
 
@@ -55,7 +61,12 @@ struct SessionClaim {
 // again in the time of one copy.
 //
 // Errors of every function, besides those that are named: those of BlobStore
-// and SnapshotCodec. The messages name the session.
+// and SnapshotCodec; ABORTED if others change the session without end. The
+// messages name the session.
+//
+// Several servers may work on one store. Their clocks should agree to within a
+// part of the lease: if they do not, claims end too early or too late, but a
+// session is still written by one claim at most, the last one.
 //
 // Thread safety: every function may be called from any thread. They wait for
 // the store.
@@ -65,24 +76,25 @@ class Sessions {
     absl::Duration time_to_live = absl::Hours(24);  // since the last use
     absl::Duration max_time_to_live = absl::Hours(24 * 30);
     // How long a claim outlives a server that has died. Renewed in time by the
-    // servers that have not.
+    // servers that have not. Positive.
     absl::Duration lease = absl::Seconds(15);
     int64_t cache_bytes = int64_t{256} << 20;
     int64_t max_sessions_per_owner = 100'000;
     int32_t max_forks = 1024;
     std::string server_id;  // in messages: who holds a session
-    std::function<absl::Time()> now = [] { return absl::Now(); };
+    std::function<absl::Time()> now = absl::Now;
   };
 
-  // `store` and `codec` are borrowed. Starts the thread that renews claims and
-  // sweeps the store.
+  // `store` and `codec` are borrowed. Starts the threads that renew claims and
+  // sweep the store.
   Sessions(Options options, BlobStore* store, const SnapshotCodec* codec);
   ~Sessions();
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
   // A new session. RESOURCE_EXHAUSTED: the owner has too many, or the store is
-  // full. `time_to_live`: unset: the default.
+  // full. INVALID_ARGUMENT: a time to live that Pin() refuses; unset: the
+  // default.
   absl::StatusOr<SessionInfo> Create(
       const std::string& owner, const std::string& request_id,
       std::shared_ptr<const Snapshot> snapshot,
@@ -94,12 +106,15 @@ class Sessions {
 
   // To work on. NOT_FOUND. ABORTED if another request holds it, which the
   // message names, unless `takeover_epoch` is that claim's: then it is lost to
-  // this one.
+  // this one. FAILED_PRECONDITION if that claim, or a later one, has written
+  // the session: it is not what it was.
   absl::StatusOr<SessionClaim> Claim(const std::string& owner,
                                      const std::string& id,
                                      const std::string& request_id,
                                      std::optional<int64_t> takeover_epoch);
-  // The session is `snapshot` from now on. ABORTED if the claim was lost.
+  // The session is `snapshot` from now on. ABORTED if the claim was lost. After
+  // another error it may be tried again until the lease ends, which is renewed
+  // no more.
   absl::StatusOr<SessionInfo> Commit(const SessionClaim& claim,
                                      std::shared_ptr<const Snapshot> snapshot);
   // The session stays as it was. (Nothing can be done about a failure: the
@@ -114,14 +129,16 @@ class Sessions {
   };
   absl::StatusOr<Page> List(const std::string& owner, const std::string& from,
                             int limit);
-  // `count` new sessions like this one. All or none.
+  // `count` new sessions like this one. All, or none
+  // (but if the store fails meanwhile: then those that are left expire).
+  // INVALID_ARGUMENT unless `count` is within 1 and max_forks.
   absl::StatusOr<std::vector<SessionInfo>> Fork(const std::string& owner,
                                                 const std::string& id,
                                                 int count);
   // ABORTED if a request holds it.
   absl::Status Delete(const std::string& owner, const std::string& id);
-  // Lives that long from now on, used or not, and at least as long after each
-  // use. INVALID_ARGUMENT above max_time_to_live.
+  // Lives that long from now on, used or not, and as long after each use.
+  // INVALID_ARGUMENT unless it is positive and at most max_time_to_live.
   absl::StatusOr<SessionInfo> Pin(const std::string& owner,
                                   const std::string& id,
                                   absl::Duration time_to_live);
@@ -146,8 +163,73 @@ class Sessions {
   Stats stats() const;
 
  private:
-  class Impl;
-  const std::unique_ptr<Impl> impl_;
+  // A head as it is in the store.
+  struct Stored {
+    SessionHead head;
+    int64_t version = 0;  // BlobStore's
+    int64_t bytes = 0;    // of the body
+  };
+  // A claim of this server's, which is renewed.
+  struct Held {
+    std::string owner;
+    std::string id;
+    int64_t epoch = 0;
+  };
+
+  absl::StatusOr<Stored> ReadStored(const std::string& owner,
+                                    const std::string& id);
+  // The same with the body.
+  absl::StatusOr<Stored> ReadBody(const std::string& owner,
+                                  const std::string& id,
+                                  std::shared_ptr<const std::string>& body);
+  // Writes the head that `edit` makes of the stored one, from anew if another
+  // writer comes between. An error of `edit` is returned.
+  using Edit = std::function<absl::Status(SessionHead& head)>;
+  absl::StatusOr<Stored> Change(const std::string& owner, const std::string& id,
+                                const Edit& edit);
+  // Makes a new session of `body`. `head` lacks what is this session's own.
+  absl::StatusOr<SessionInfo> Add(const std::string& owner, SessionHead head,
+                                  std::shared_ptr<const std::string> body);
+  // What the head says, from the cache or the store. ABORTED if the body has
+  // changed meanwhile.
+  absl::StatusOr<std::shared_ptr<const Snapshot>> ReadSnapshot(
+      const std::string& owner, const std::string& id, const Stored& stored,
+      SnapshotCache::Use use);
+  // A use that need not be written down at once.
+  void Touch(const std::string& owner, const std::string& id,
+             const Stored& stored);
+
+  absl::Status CheckRoom(const std::string& owner, int64_t count);
+  absl::Status CheckTimeToLive(absl::Duration time_to_live) const;
+  SessionHead NewHead(const Snapshot& snapshot, absl::Duration time_to_live);
+  SessionInfo InfoOf(const std::string& id, const Stored& stored) const;
+
+  // `status` of the store or the codec, as the caller should see it.
+  absl::Status Told(const absl::Status& status, const std::string& id);
+
+  // Stops renewing a claim. False if it was not renewed any more.
+  bool StopHolding(const Held& held);
+  void Renew(const Held& held);
+  void RenewAll();
+  void Sweep();
+  // Calls `body` every `period` until the destructor.
+  void Repeat(absl::Duration period, void (Sessions::*body)());
+
+  const Options options_;
+  BlobStore& store_;
+  const SnapshotCodec& codec_;
+  SnapshotCache cache_;
+  SessionCounts counts_;
+
+  mutable Mutex mutex_;
+  CondVar stopped_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  // By the session's id: one request of this server at most holds it.
+  std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
+  Stats stats_ ABSL_GUARDED_BY(mutex_);  // but for the cache's
+
+  std::thread renewer_;
+  std::thread sweeper_;
 };
 
 }  // namespace flash

@@ -6,15 +6,18 @@
 //   header   flash.v1.SnapshotHeader (snapshot.proto): the fingerprint, and all
 //            of the snapshot but the state
 //   state    LanguageModel::Save(), as it is or as one zstd frame
-//   16 bytes XXH3-128 of everything before
-// Numbers are little-endian. Bytes after that are an error.
+//   16 bytes DigestOf() everything before
+// Numbers are little-endian. Bytes after that are an error. Of every format
+// version the first twelve bytes and the last sixteen are these.
 
 #ifndef SERVER_SESSIONS_SNAPSHOT_CODEC_H_
 #define SERVER_SESSIONS_SNAPSHOT_CODEC_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "server/scheduler/snapshot.h"
@@ -35,12 +38,25 @@ enum class SnapshotCompression { kNone, kZstd };
 // Thread safety: const functions from any thread.
 class SnapshotCodec {
  public:
-  SnapshotCodec(Fingerprint fingerprint, SnapshotCompression compression)
-      : fingerprint_(std::move(fingerprint)), compression_(compression) {}
+  static constexpr uint32_t kFormatVersion = 1;
+  static constexpr int64_t kMaxStateBytes = int64_t{4} << 30;
+  // Far above what a scheduler leaves pending or holds back.
+  static constexpr size_t kMaxPending = size_t{1} << 20;
+  static constexpr size_t kMaxHeldBytes = size_t{64} << 10;
 
+  // `max_state_bytes`: the most that Decode() takes memory for, whatever the
+  // bytes say.
+  SnapshotCodec(Fingerprint fingerprint, SnapshotCompression compression,
+                int64_t max_state_bytes = kMaxStateBytes)
+      : fingerprint_(std::move(fingerprint)),
+        compression_(compression),
+        max_state_bytes_(max_state_bytes) {}
+
+  // REQUIRES: the snapshot is one that Decode() would return, but for the
+  // state's size.
   std::string Encode(const Snapshot& snapshot) const;
 
-  // Takes time in proportion to the bytes.
+  // Takes time in proportion to the bytes; copies the state once.
   //   DATA_LOSS: damaged or truncated, or no snapshot at all; says which.
   //   FAILED_PRECONDITION: made by another format, model, tokenizer, layout or
   //     numerics; says what differs, with both values.
@@ -53,6 +69,7 @@ class SnapshotCodec {
  private:
   const Fingerprint fingerprint_;
   const SnapshotCompression compression_;
+  const int64_t max_state_bytes_;
 };
 
 }  // namespace flash
