@@ -22,82 +22,159 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-struct Label {
-  std::string name;
-  std::string value;
+using Families = std::vector<MetricFamily>;
+
+// One number of a family, and what tells it from the others.
+struct Value {
+  int64_t number = 0;
+  std::vector<ClientMetric::Label> labels = {};
 };
 
-class EngineMetrics final : public prometheus::Collectable {
- public:
-  explicit EngineMetrics(const Engine* engine) : engine_(*engine) {}
+void Add(Families& families, MetricType type, const char* name,
+         const char* help, const std::vector<Value>& values) {
+  MetricFamily& family = families.emplace_back();
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  for (const Value& value : values) {
+    ClientMetric& metric = family.metric.emplace_back();
+    metric.label = value.labels;
+    (type == MetricType::Counter ? metric.counter.value : metric.gauge.value) =
+        static_cast<double>(value.number);
+  }
+}
 
-  std::vector<MetricFamily> Collect() const override {
-    const EngineStats stats = engine_.stats();
-    std::vector<MetricFamily> families;
-    Gauge(families, "flash_requests_running", "Requests that have their slots.",
-          stats.running_requests);
-    Gauge(families, "flash_requests_queued", "Requests that wait for a slot.",
-          stats.queued_requests);
-    Gauge(families, "flash_requests_blocked",
-          "Running requests that pause because their client does not read.",
-          stats.blocked_requests);
-    auto& slots = Family(families, "flash_slots", "Slots, by what they are.",
-                         MetricType::Gauge);
-    Add(slots, {"state", "free"}, stats.free_slots);
-    Add(slots, {"state", "busy"}, stats.num_slots - stats.free_slots);
-    auto& tokens =
-        Family(families, "flash_tokens_total", "Tokens that were run, by kind.",
-               MetricType::Counter);
-    Add(tokens, {"kind", "prompt"}, stats.prompt_tokens);
-    Add(tokens, {"kind", "generated"}, stats.generated_tokens);
-    Add(Family(families, "flash_drafted_tokens_total",
-               "Guesses at next tokens that were run to be verified.",
-               MetricType::Counter),
-        {}, stats.drafted_tokens);
-    Add(Family(families, "flash_accepted_tokens_total",
-               "Drafted tokens that turned out right: steps that were saved.",
-               MetricType::Counter),
-        {}, stats.accepted_tokens);
-    auto& steps = Family(families, "flash_steps_total",
-                         "Passes over the network.", MetricType::Counter);
-    Add(steps, {}, stats.steps);
+void Gauge(Families& families, const char* name, const char* help,
+           const std::vector<Value>& values) {
+  Add(families, MetricType::Gauge, name, help, values);
+}
+
+void Counter(Families& families, const char* name, const char* help,
+             const std::vector<Value>& values) {
+  Add(families, MetricType::Counter, name, help, values);
+}
+
+void CollectStats(const EngineStats& stats, Families& to) {
+  Gauge(to, "flash_requests_running", "Requests that have their slots.",
+        {{stats.running_requests}});
+  Gauge(to, "flash_requests_queued", "Requests that wait for a slot.",
+        {{stats.queued_requests}});
+  Gauge(to, "flash_requests_blocked",
+        "Running requests that pause because their client does not read.",
+        {{stats.blocked_requests}});
+  Gauge(to, "flash_slots", "Slots, by what they are.",
+        {{stats.free_slots, {{"state", "free"}}},
+         {stats.num_slots - stats.free_slots, {{"state", "busy"}}}});
+  Counter(to, "flash_tokens_total", "Tokens that were run, by kind.",
+          {{stats.prompt_tokens, {{"kind", "prompt"}}},
+           {stats.generated_tokens, {{"kind", "generated"}}}});
+  Counter(to, "flash_drafted_tokens_total",
+          "Guesses at next tokens that were run to be verified.",
+          {{stats.drafted_tokens}});
+  Counter(to, "flash_accepted_tokens_total",
+          "Drafted tokens that turned out right: steps that were saved.",
+          {{stats.accepted_tokens}});
+  Counter(to, "flash_steps_total", "Passes over the network.", {{stats.steps}});
+}
+
+void CollectStats(const PrefixCache::Stats& stats, Families& to) {
+  Gauge(to, "flash_prefix_cache_bytes", "What the prefix cache holds.",
+        {{stats.bytes}});
+  Gauge(to, "flash_prefix_cache_max_bytes", "What it may hold.",
+        {{stats.max_bytes}});
+  Gauge(to, "flash_prefix_cache_states", "The states that it holds.",
+        {{stats.states}});
+  Counter(to, "flash_prefix_cache_hits_total",
+          "Prompts that went on from a state of their beginning.",
+          {{stats.hits}});
+  Counter(to, "flash_prefix_cache_hit_tokens_total",
+          "Prompt tokens that were not run because of that.",
+          {{stats.hit_tokens}});
+  Counter(to, "flash_prefix_cache_misses_total",
+          "Prompts of a chunk or more that did not, by reason: new: no earlier "
+          "prompt is known to have begun so; lost: one is, but no state of "
+          "what they share was kept.",
+          {{stats.new_misses, {{"reason", "new"}}},
+           {stats.lost_misses, {{"reason", "lost"}}}});
+  Counter(to, "flash_prefix_cache_puts_total", "States that were taken in.",
+          {{stats.puts}});
+  Counter(to, "flash_prefix_cache_refusals_total",
+          "States that were not, by reason: too_large: for the whole cache; "
+          "worthless: every other one would save more.",
+          {{stats.too_large, {{"reason", "too_large"}}},
+           {stats.worthless, {{"reason", "worthless"}}}});
+  Counter(to, "flash_prefix_cache_evictions_total",
+          "States that had to make room, by whether they had been a hit.",
+          {{stats.used_evictions, {{"reason", "budget"}, {"used", "yes"}}},
+           {stats.unused_evictions, {{"reason", "budget"}, {"used", "no"}}}});
+}
+
+void CollectStats(const Sessions::Stats& stats, Families& to) {
+  Gauge(to, "flash_session_cache_sessions",
+        "Sessions that are decoded in memory.", {{stats.cached_sessions}});
+  Gauge(to, "flash_session_cache_bytes", "Their size.", {{stats.cached_bytes}});
+  Counter(to, "flash_session_cache_lookups_total",
+          "Sessions that were opened, by whether they were there.",
+          {{stats.cache_hits, {{"result", "hit"}}},
+           {stats.cache_misses, {{"result", "miss"}}}});
+  Counter(to, "flash_sessions_created_total", "New sessions, forks included.",
+          {{stats.created}});
+  Counter(to, "flash_sessions_committed_total",
+          "Sessions that a request went on with and wrote back.",
+          {{stats.committed}});
+  Counter(to, "flash_session_claims_lost_total",
+          "Requests whose session another one took over.",
+          {{stats.lost_claims}});
+  Counter(to, "flash_session_store_errors_total",
+          "Calls that the sessions' store failed.", {{stats.store_errors}});
+}
+
+void CollectStats(const CheckpointKeeper::Stats& stats, Families& to) {
+  Counter(to, "flash_checkpoints_total",
+          "Checkpoints of running requests, by what became of them: written; "
+          "replaced by a newer one before that; dropped: too many waited; "
+          "failed in the store, deletions included.",
+          {{stats.written, {{"result", "written"}}},
+           {stats.replaced, {{"result", "replaced"}}},
+           {stats.dropped, {{"result", "dropped"}}},
+           {stats.failed, {{"result", "failed"}}}});
+  Counter(to, "flash_checkpoint_recalls_total",
+          "Requests begun elsewhere, by whether there was a checkpoint.",
+          {{stats.recalled, {{"result", "hit"}}},
+           {stats.recall_misses, {{"result", "miss"}}},
+           {stats.recall_failures, {{"result", "failed"}}}});
+  Gauge(to, "flash_checkpoints_waiting_bytes",
+        "States that wait to be written.", {{stats.waiting_bytes}});
+}
+
+class SourcesCollector final : public prometheus::Collectable {
+ public:
+  explicit SourcesCollector(MetricsSources sources)
+      : sources_(std::move(sources)) {}
+
+  Families Collect() const override {
+    Families families;
+    CollectFrom(sources_.engine, families);
+    CollectFrom(sources_.prefix_cache, families);
+    CollectFrom(sources_.sessions, families);
+    CollectFrom(sources_.checkpoints, families);
     return families;
   }
 
  private:
-  static MetricFamily& Family(std::vector<MetricFamily>& families,
-                              const char* name, const char* help,
-                              MetricType type) {
-    MetricFamily& family = families.emplace_back();
-    family.name = name;
-    family.help = help;
-    family.type = type;
-    return family;
+  template <typename Stats>
+  static void CollectFrom(const std::function<Stats()>& source, Families& to) {
+    if (source) CollectStats(source(), to);
   }
 
-  static void Add(MetricFamily& family, const Label& label, int64_t value) {
-    ClientMetric& metric = family.metric.emplace_back();
-    if (!label.name.empty()) metric.label = {{label.name, label.value}};
-    if (family.type == MetricType::Counter) {
-      metric.counter.value = static_cast<double>(value);
-    } else {
-      metric.gauge.value = static_cast<double>(value);
-    }
-  }
-
-  static void Gauge(std::vector<MetricFamily>& families, const char* name,
-                    const char* help, int64_t value) {
-    Add(Family(families, name, help, MetricType::Gauge), {}, value);
-  }
-
-  const Engine& engine_;
+  const MetricsSources sources_;
 };
 
 class MetricsImpl final : public Metrics {
  public:
   MetricsImpl(std::unique_ptr<prometheus::Exposer> exposer,
-              const Engine* engine)
-      : engine_(std::make_shared<EngineMetrics>(engine)),
+              MetricsSources sources)
+      : sources_(std::make_shared<SourcesCollector>(std::move(sources))),
         registry_(std::make_shared<prometheus::Registry>()),
         calls_(prometheus::BuildCounter()
                    .Name("flash_calls_total")
@@ -105,7 +182,7 @@ class MetricsImpl final : public Metrics {
                          "and status code.")
                    .Register(*registry_)),
         exposer_(std::move(exposer)) {
-    exposer_->RegisterCollectable(engine_);
+    exposer_->RegisterCollectable(sources_);
     exposer_->RegisterCollectable(registry_);
   }
 
@@ -119,7 +196,7 @@ class MetricsImpl final : public Metrics {
   int port() const override { return exposer_->GetListeningPorts().at(0); }
 
  private:
-  const std::shared_ptr<EngineMetrics> engine_;
+  const std::shared_ptr<SourcesCollector> sources_;
   const std::shared_ptr<prometheus::Registry> registry_;
   prometheus::Family<prometheus::Counter>& calls_;
   const std::unique_ptr<prometheus::Exposer> exposer_;  // ends first
@@ -128,7 +205,7 @@ class MetricsImpl final : public Metrics {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Start(
-    const std::string& listen, const Engine* engine) {
+    const std::string& listen, MetricsSources sources) {
   // The library throws where a port is taken; nothing of ours does.
   try {
     return std::make_unique<MetricsImpl>(
@@ -136,7 +213,7 @@ absl::StatusOr<std::unique_ptr<Metrics>> Metrics::Start(
             // Connections on which nothing comes may not keep scrapes out.
             "listening_ports", listen, "num_threads", "16",
             "request_timeout_ms", "2000", "enable_keep_alive", "no"}),
-        engine);
+        std::move(sources));
   } catch (const std::exception&) {
     return absl::UnavailableError(absl::StrCat(
         "cannot listen on ", listen,

@@ -1,26 +1,39 @@
-// What Prometheus is told: the engine's counts, read when it asks.
+// What Prometheus is told: the counts of the server's parts, read when it asks.
 
 #ifndef SERVER_METRICS_H_
 #define SERVER_METRICS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "server/scheduler/engine.h"
+#include "server/scheduler/engine_options.h"
 #include "server/service/call.h"
+#include "server/sessions/checkpoint_keeper.h"
+#include "server/sessions/prefix_cache.h"
+#include "server/sessions/sessions.h"
 
 namespace flash {
+
+// Where the counts come from. Each is called on a thread of the HTTP server,
+// and may be empty: this server has no such part.
+struct MetricsSources {
+  std::function<EngineStats()> engine;
+  std::function<PrefixCache::Stats()> prefix_cache;
+  std::function<Sessions::Stats()> sessions;
+  std::function<CheckpointKeeper::Stats()> checkpoints;
+};
 
 // An HTTP server with /metrics.
 //
 // Thread safety: Count() from any thread.
 class Metrics {
  public:
-  // Serves from now on. `engine` is borrowed. UNAVAILABLE if `listen`, as
-  // HOST:PORT, cannot be listened on.
+  // Serves from now on. UNAVAILABLE if `listen`, as HOST:PORT, cannot be
+  // listened on.
   static absl::StatusOr<std::unique_ptr<Metrics>> Start(
-      const std::string& listen, const Engine* engine);
+      const std::string& listen, MetricsSources sources);
 
   virtual ~Metrics() = default;
 

@@ -1,6 +1,7 @@
 #include "server/server.h"
 
 #include <gnu/libc-version.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <utility>
@@ -10,10 +11,17 @@
 #include "kernels/thread_pool.h"
 #include "server/log.h"
 #include "server/machine.h"
+#include "server/memory_plan.h"
 #include "server/metrics.h"
 #include "server/model/flash_model.h"
+#include "server/model/model_digest.h"
 #include "server/scheduler/engine.h"
 #include "server/service/grpc_server.h"
+#include "server/sessions/blob_store.h"
+#include "server/sessions/checkpoint_keeper.h"
+#include "server/sessions/prefix_cache.h"
+#include "server/sessions/sessions.h"
+#include "server/sessions/snapshot_codec.h"
 #include "server/tokenizer/tokenizer.h"
 #include "server/version.h"
 
@@ -70,6 +78,28 @@ int64_t CountParameters(const Checkpoint& checkpoint) {
   return count;
 }
 
+// What a snapshot has beside the state: its recent tokens, for the most part.
+constexpr int64_t kMostHeaderBytes = int64_t{1} << 20;
+
+// What LanguageModel::Save() writes beside what a slot holds: a few bytes for
+// each layer.
+constexpr int64_t kMostStateHeadBytes = int64_t{64} << 10;
+
+// Of sessions that wait for a slot or for their store, whatever the flags.
+constexpr int64_t kLeastSessionBytes = int64_t{256} << 20;
+
+// "dir" of "dir:PATH".
+std::string KindOf(const std::string& store) {
+  return store.substr(0, store.find(':'));
+}
+
+// Tells this server from others that share its store.
+std::string ServerId() {
+  char name[256] = "unknown";
+  gethostname(name, sizeof(name) - 1);
+  return absl::StrCat(name, ":", getpid());
+}
+
 class ServerImpl final : public Server {
  public:
   explicit ServerImpl(const ServerConfig& config) : config_(config) {}
@@ -91,11 +121,17 @@ class ServerImpl final : public Server {
 
  private:
   absl::Status MakeBackend();
+  absl::Status MakeModel(const ModelFiles& files);
+  // The sessions' store and what stands on it, and the prefix cache.
+  absl::Status OpenSessions();
   absl::Status StartEngine(
       std::function<void(const absl::Status&)> on_device_failure);
   ModelFacts FactsOfModel() const;
   ServerFacts FactsOfServer() const;
   ServiceLimits Limits() const;
+  MetricsSources SourcesOfMetrics() const;
+  std::string InstructionSet() const;
+  std::string Numerics() const;
   void OnCall(const CallReport& report);
 
   const ServerConfig config_;
@@ -104,6 +140,13 @@ class ServerImpl final : public Server {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<FlashModel> model_;
+  MemoryPlan memory_;
+  Fingerprint fingerprint_;
+  std::unique_ptr<BlobStore> store_;  // null, as the next three: no sessions
+  std::unique_ptr<SnapshotCodec> codec_;
+  std::unique_ptr<Sessions> sessions_;
+  std::unique_ptr<CheckpointKeeper> checkpoints_;
+  std::unique_ptr<PrefixCache> prefix_cache_;  // null: off
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Metrics> metrics_;
   std::unique_ptr<GrpcServer> grpc_;
@@ -133,17 +176,70 @@ absl::Status ServerImpl::Load() {
   const absl::Status made = MakeBackend();
   if (!made.ok()) return made;
 
+  const absl::Status loaded = MakeModel(*files);
+  return loaded.ok() ? OpenSessions() : loaded;
+}
+
+absl::Status ServerImpl::MakeModel(const ModelFiles& files) {
+  absl::Status planned;
   FlashModel::Options options;
   options.weights = config_.weights;
   options.cache = config_.cache;
   options.slots = config_.slots;
-  options.usable_memory = UsableMemoryBytes;
+  options.usable_memory = [this, &planned] {
+    auto plan = PlanMemory(config_, UsableMemoryBytes());
+    planned = plan.status();
+    if (plan.ok()) memory_ = *plan;
+    return memory_.slots;
+  };
   options.max_rows = config_.max_step_rows;
   options.max_logits_rows = std::min(options.max_logits_rows, options.max_rows);
   auto model =
-      FlashModel::Create(*backend_, files->config, files->weights, options);
+      FlashModel::Create(*backend_, files.config, files.weights, options);
+  if (!planned.ok()) return planned;
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
+  auto tokenizer = TokenizerDigest(files.config.tokenizer, config_.model);
+  if (!tokenizer.ok()) return tokenizer.status();
+  fingerprint_ = {.model = ModelDigest(files, *threads_),
+                  .tokenizer = *std::move(tokenizer),
+                  .state_format = model_->state_format(),
+                  .numerics = Numerics()};
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::OpenSessions() {
+  if (memory_.prefix_cache > 0) {
+    prefix_cache_ = std::make_unique<PrefixCache>(PrefixCache::Options{
+        .max_bytes = memory_.prefix_cache,
+        .chunk_size = model_->chunk_size(),
+        .fingerprint =
+            absl::StrCat(fingerprint_.model, "/", fingerprint_.state_format,
+                         "/", fingerprint_.numerics),
+        .sharing = config_.prefix_cache_sharing});
+  }
+  if (config_.session_store.empty()) return absl::OkStatus();
+  auto store = OpenBlobStore(config_.session_store, memory_.session_store);
+  if (!store.ok()) return store.status();
+  store_ = *std::move(store);
+  codec_ = std::make_unique<SnapshotCodec>(
+      fingerprint_, config_.session_compression,
+      model_->slot_bytes() + kMostStateHeadBytes);
+  sessions_ = std::make_unique<Sessions>(
+      Sessions::Options{.time_to_live = absl::FromChrono(config_.session_ttl),
+                        .cache_bytes = memory_.session_cache,
+                        .server_id = ServerId()},
+      store_.get(), codec_.get());
+  if (config_.checkpoint_every_tokens > 0) {
+    checkpoints_ = std::make_unique<CheckpointKeeper>(
+        CheckpointKeeper::Options{.on_failure =
+                                      [](const absl::Status& status) {
+                                        Log(absl::StrCat(
+                                            "no checkpoints are kept: ",
+                                            std::string(status.message())));
+                                      }},
+        store_.get());
+  }
   return absl::OkStatus();
 }
 
@@ -161,6 +257,9 @@ absl::Status ServerImpl::StartEngine(
   options.target_step_time = config_.target_step_time;
   options.slow_reader_timeout = config_.slow_reader_timeout;
   options.num_samplers = threads_->num_threads();
+  options.prefix_states = prefix_cache_.get();
+  options.checkpoints = checkpoints_.get();
+  options.checkpoint_every_tokens = config_.checkpoint_every_tokens;
   options.on_device_failure = std::move(on_device_failure);
   auto engine = Engine::Create(
       std::move(options), model_.get(), tokenizer_.get(),
@@ -177,7 +276,7 @@ absl::Status ServerImpl::Serve(
   const absl::Status started = StartEngine(std::move(on_device_failure));
   if (!started.ok()) return started;
   if (!config_.metrics_listen.empty()) {
-    auto metrics = Metrics::Start(config_.metrics_listen, engine_.get());
+    auto metrics = Metrics::Start(config_.metrics_listen, SourcesOfMetrics());
     if (!metrics.ok()) return metrics.status();
     metrics_ = *std::move(metrics);
   }
@@ -190,6 +289,15 @@ absl::Status ServerImpl::Serve(
   options.linger = config_.slow_reader_timeout;
   options.max_streams_per_connection = config_.max_streams_per_connection;
   options.stale_after = config_.stale_after;
+  options.sessions = sessions_.get();
+  options.max_session_bytes = std::max(
+      2 * model_->num_slots() * model_->slot_bytes() + memory_.session_cache,
+      kLeastSessionBytes);
+  options.checkpoints = checkpoints_.get();
+  options.prefix_cache = prefix_cache_.get();
+  if (!config_.tenant_metadata.empty()) {
+    options.identity = MakeOwnerOfMetadata(config_.tenant_metadata);
+  }
   options.report = [this](const CallReport& report) { OnCall(report); };
   auto grpc =
       GrpcServer::Start(std::move(options), engine_.get(), tokenizer_.get());
@@ -206,7 +314,25 @@ ServiceLimits ServerImpl::Limits() const {
   limits.default_max_tokens = config_.default_max_tokens;
   limits.max_outputs = std::min(limits.max_outputs, model_->num_slots());
   limits.max_message_bytes = config_.max_message_bytes;
+  // Compression may add a little to what it cannot make smaller.
+  limits.max_import_bytes =
+      model_->slot_bytes() + model_->slot_bytes() / 64 + kMostHeaderBytes;
   return limits;
+}
+
+MetricsSources ServerImpl::SourcesOfMetrics() const {
+  MetricsSources sources;
+  sources.engine = [this] { return engine_->stats(); };
+  if (prefix_cache_ != nullptr) {
+    sources.prefix_cache = [this] { return prefix_cache_->stats(); };
+  }
+  if (sessions_ != nullptr) {
+    sources.sessions = [this] { return sessions_->stats(); };
+  }
+  if (checkpoints_ != nullptr) {
+    sources.checkpoints = [this] { return checkpoints_->stats(); };
+  }
+  return sources;
 }
 
 ModelFacts ServerImpl::FactsOfModel() const {
@@ -233,34 +359,50 @@ ModelFacts ServerImpl::FactsOfModel() const {
   return facts;
 }
 
+std::string ServerImpl::InstructionSet() const {
+  // "cpu avx512bf16, 2 threads": its second word.
+  const std::string description = backend_->Describe();
+  const size_t begin = description.find(' ') + 1;
+  return description.substr(begin, description.find(',') - begin);
+}
+
+std::string ServerImpl::Numerics() const {
+  return absl::StrCat(kVersion, "/cpu/", InstructionSet(), "/glibc-",
+                      gnu_get_libc_version(),
+                      "/weights=", NameOf(model_->weights_type()),
+                      "/cache=", NameOf(model_->cache_type()));
+}
+
 ServerFacts ServerImpl::FactsOfServer() const {
   ServerFacts facts;
   facts.version = kVersion;
   facts.device = "cpu";
   facts.device_name = ProcessorName();
-  // "cpu avx512bf16, 2 threads": its second word.
-  const std::string description = backend_->Describe();
-  const size_t begin = description.find(' ') + 1;
-  facts.instruction_set =
-      description.substr(begin, description.find(',') - begin);
+  facts.instruction_set = InstructionSet();
   facts.num_threads = threads_->num_threads();
   facts.weights_type = NameOf(model_->weights_type());
   facts.cache_type = NameOf(model_->cache_type());
-  facts.numerics =
-      absl::StrCat(kVersion, "/cpu/", facts.instruction_set, "/glibc-",
-                   gnu_get_libc_version(), "/weights=", facts.weights_type,
-                   "/cache=", facts.cache_type);
+  facts.numerics = Numerics();
   facts.num_slots = model_->num_slots();
   facts.max_step_rows = model_->max_rows();
+  facts.session_store = KindOf(config_.session_store);
+  facts.session_seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(config_.session_ttl)
+          .count();
+  facts.prefix_cache_bytes = memory_.prefix_cache;
+  facts.checkpoint_every_tokens = config_.checkpoint_every_tokens;
   return facts;
 }
 
 std::string ServerImpl::Describe() const {
-  return absl::StrCat("model \"", FolderName(config_.model), "\" (",
-                      num_parameters_, " parameters) on ", backend_->Describe(),
-                      ", weights ", NameOf(model_->weights_type()), ", cache ",
-                      NameOf(model_->cache_type()), ", ", model_->num_slots(),
-                      " slots of ", model_->slot_bytes(), " bytes");
+  return absl::StrCat(
+      "model \"", FolderName(config_.model), "\" (", num_parameters_,
+      " parameters) on ", backend_->Describe(), ", weights ",
+      NameOf(model_->weights_type()), ", cache ", NameOf(model_->cache_type()),
+      ", ", model_->num_slots(), " slots of ", model_->slot_bytes(), " bytes, ",
+      store_ == nullptr ? "no sessions"
+                        : absl::StrCat("sessions in ", store_->Describe()),
+      ", prefix cache of ", memory_.prefix_cache, " bytes");
 }
 
 void ServerImpl::OnCall(const CallReport& report) {

@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -56,6 +58,47 @@ ABSL_FLAG(
     "Milliseconds that a step may take while prompts run beside streams, "
     "and so the gap between two\ntokens of a stream: prompts get what the "
     "streams leave of it. auto: 2.4 times what the\nstreams take alone.");
+ABSL_FLAG(std::string, session_store, "memory",
+          "Where sessions are kept: memory, which ends with the server; "
+          "dir:PATH, a directory that\nis there, or that can be made; "
+          "redis://[:PASSWORD@]HOST[:PORT][/DATABASE]. Servers of the\nsame "
+          "model that share a directory or a Redis go on with each other's "
+          "sessions. Empty: there\nare no sessions.");
+ABSL_FLAG(std::string, session_store_bytes, "auto",
+          "Bytes that sessions may take in memory or in a directory; when they "
+          "do, no more are taken.\nauto: an eighth of the memory left after "
+          "the weights, or 16 GiB in a directory. (Redis has\nits own limit: "
+          "maxmemory.)");
+ABSL_FLAG(std::string, session_cache_bytes, "auto",
+          "Bytes of memory for sessions that were used lately, which then go "
+          "on without a look into\nthe store. auto: a sixteenth of the memory "
+          "left after the weights.");
+ABSL_FLAG(absl::Duration, session_ttl, absl::Hours(24),
+          "How long a session lives after it was last used, as in 24h, unless "
+          "it is pinned. At most\n30 days.");
+ABSL_FLAG(std::string, session_compression, "none",
+          "How sessions are written: none, or zstd, which makes them a little "
+          "smaller and takes a\nfew milliseconds for each.");
+ABSL_FLAG(std::string, prefix_cache_bytes, "auto",
+          "Bytes of memory for states of prompts' beginnings, so that a prompt "
+          "that begins as an\nearlier one did goes on from there, with the "
+          "same answer. auto: an eighth of the memory\nleft after the weights. "
+          "0: none are kept.");
+ABSL_FLAG(std::string, prefix_cache_sharing, "owner",
+          "Who finds what a prompt left in the prefix cache: owner, the same "
+          "owner (--tenant_metadata)\nonly; or all, and how long an answer "
+          "takes then tells what others have asked.");
+ABSL_FLAG(int64_t, checkpoint_every_tokens, 0,
+          "A running request of one output leaves its state in the sessions' "
+          "store after every so many\ntokens, so that another server that "
+          "shares the store goes on from there when this one is\ngone. 0: it "
+          "does not, and the other server runs the text again.");
+ABSL_FLAG(std::string, tenant_metadata, "",
+          "The metadata (HTTP/2 header) that names the owner of a call's "
+          "sessions, prefixes and request\nids, as in x-tenant; a call "
+          "without it is refused. Whoever reaches the server can send\nany: "
+          "it is for a proxy in front that knows its clients, and replaces "
+          "what they send. Empty:\neverybody is one owner.");
 ABSL_FLAG(int64_t, max_message_bytes, 16 << 20,
           "Bytes that a message from a client may have.");
 ABSL_FLAG(int64_t, max_prompt_tokens, 1 << 20,
@@ -152,6 +195,27 @@ class Checks {
       return std::nullopt;
     }
     return std::chrono::nanoseconds(std::llround(number * 1e6));
+  }
+
+  std::optional<int64_t> AutoOrBytes(std::string_view flag,
+                                     const std::string& value, int64_t least) {
+    constexpr int64_t kMost = int64_t{1} << 50;
+    int64_t number = 0;
+    if (value == "auto") return std::nullopt;
+    if (!absl::SimpleAtoi(value, &number) || number < least || number > kMost) {
+      Add(Wrong(flag, value,
+                absl::StrCat("auto, or from ", least, " to ", kMost)));
+    }
+    return number;
+  }
+
+  // One of two words: the second?
+  bool IsSecond(std::string_view flag, const std::string& value,
+                const char* first, const char* second) {
+    if (value != first && value != second) {
+      Add(Wrong(flag, value, absl::StrCat(first, " or ", second)));
+    }
+    return value == second;
   }
 
   int64_t Number(std::string_view flag, int64_t value, int64_t least,
@@ -253,6 +317,72 @@ void ReadServiceFlags(ServerConfig& config, Checks& checks) {
       absl::GetFlag(FLAGS_max_streams_per_connection), 1, 1 << 20));
 }
 
+// A key that gRPC takes for metadata of printable values.
+bool IsMetadataKey(const std::string& key) {
+  return std::all_of(key.begin(), key.end(),
+                     [](char c) {
+                       return absl::ascii_islower(c) ||
+                              absl::ascii_isdigit(c) || c == '-' || c == '_' ||
+                              c == '.';
+                     }) &&
+         !absl::EndsWith(key, "-bin") && !absl::StartsWith(key, "grpc-");
+}
+
+void ReadSessionFlags(ServerConfig& config, Checks& checks) {
+  config.session_store = absl::GetFlag(FLAGS_session_store);
+  const std::string& store = config.session_store;
+  if (!store.empty() && store != "memory" && !absl::StartsWith(store, "dir:") &&
+      !absl::StartsWith(store, "redis://")) {
+    // Not what it is: that may hold a password.
+    checks.Add(absl::InvalidArgumentError(
+        "--session_store is none of memory, dir:PATH and redis://HOST:PORT"));
+  }
+  config.session_store_bytes = checks.AutoOrBytes(
+      "session_store_bytes", absl::GetFlag(FLAGS_session_store_bytes), 1);
+  config.session_cache_bytes = checks.AutoOrBytes(
+      "session_cache_bytes", absl::GetFlag(FLAGS_session_cache_bytes), 0);
+  const absl::Duration ttl = absl::GetFlag(FLAGS_session_ttl);
+  if (ttl < absl::Seconds(1) || ttl > absl::Hours(24 * 30)) {
+    checks.Add(
+        Wrong("session_ttl", absl::FormatDuration(ttl), "from 1s to 720h"));
+  }
+  config.session_ttl = absl::ToChronoNanoseconds(ttl);
+  if (checks.IsSecond("session_compression",
+                      absl::GetFlag(FLAGS_session_compression), "none",
+                      "zstd")) {
+    config.session_compression = SnapshotCompression::kZstd;
+  }
+  config.prefix_cache_bytes = checks.AutoOrBytes(
+      "prefix_cache_bytes", absl::GetFlag(FLAGS_prefix_cache_bytes), 0);
+  if (checks.IsSecond("prefix_cache_sharing",
+                      absl::GetFlag(FLAGS_prefix_cache_sharing), "owner",
+                      "all")) {
+    config.prefix_cache_sharing = PrefixCache::Sharing::kAmongAll;
+  }
+  config.tenant_metadata = absl::GetFlag(FLAGS_tenant_metadata);
+  if (!IsMetadataKey(config.tenant_metadata)) {
+    checks.Add(Wrong("tenant_metadata", config.tenant_metadata,
+                     "lower-case letters, digits, '-', '_' and '.', and "
+                     "neither begin with grpc- nor end in -bin"));
+  }
+}
+
+void ReadCheckpointFlags(ServerConfig& config, Checks& checks) {
+  config.checkpoint_every_tokens = checks.Number(
+      "checkpoint_every_tokens", absl::GetFlag(FLAGS_checkpoint_every_tokens),
+      0, int64_t{1} << 40);
+  if (config.checkpoint_every_tokens == 0) return;
+  if (config.session_store.empty()) {
+    checks.Add(absl::InvalidArgumentError(
+        "--checkpoint_every_tokens is set; it needs a --session_store"));
+  }
+  if (config.prefix_cache_bytes == 0) {
+    checks.Add(absl::InvalidArgumentError(
+        "--checkpoint_every_tokens is set; what is found goes through the "
+        "prefix cache, so --prefix_cache_bytes must be more than 0"));
+  }
+}
+
 void ReadTimeFlags(ServerConfig& config, Checks& checks) {
   config.slow_reader_timeout = checks.Time(
       "slow_reader_timeout", absl::GetFlag(FLAGS_slow_reader_timeout),
@@ -278,6 +408,8 @@ absl::StatusOr<ServerConfig> ServerConfigFromFlags() {
   Checks checks;
   ReadModelFlags(config, checks);
   ReadServiceFlags(config, checks);
+  ReadSessionFlags(config, checks);
+  ReadCheckpointFlags(config, checks);
   ReadTimeFlags(config, checks);
   if (!checks.status().ok()) return checks.status();
   return config;

@@ -11,6 +11,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/tensor.h"
 #include "server/command_line/command_line.h"
+#include "server/sessions/prefix_cache.h"
+#include "server/sessions/snapshot_codec.h"
 
 namespace flash {
 
@@ -32,6 +34,17 @@ struct ServerConfig {
   int max_step_rows = 0;
   int max_drafted_tokens = 0;
   std::optional<std::chrono::nanoseconds> target_step_time;
+
+  std::string session_store;  // empty: no sessions
+  std::optional<int64_t> session_store_bytes;
+  std::optional<int64_t> session_cache_bytes;
+  std::chrono::nanoseconds session_ttl{0};
+  SnapshotCompression session_compression = SnapshotCompression::kNone;
+  std::optional<int64_t> prefix_cache_bytes;
+  PrefixCache::Sharing prefix_cache_sharing =
+      PrefixCache::Sharing::kWithinOwner;
+  int64_t checkpoint_every_tokens = 0;
+  std::string tenant_metadata;  // empty: everybody is one owner
 
   int64_t max_message_bytes = 0;
   int64_t max_prompt_tokens = 0;

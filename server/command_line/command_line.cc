@@ -64,22 +64,46 @@ absl::Status Set(absl::CommandLineFlag& flag, const std::string& value,
                    error.empty() ? "" : ": ", error));
 }
 
-bool Contains(const std::vector<std::string>& words, const std::string& word) {
-  return std::find(words.begin(), words.end(), word) != words.end();
+// Whether `word` is the command, or the first of its two words.
+bool Means(const std::string& word, const Command& command) {
+  return command.name == word || absl::StartsWith(command.name, word + " ");
 }
 
-// The commands that a flag is for, or none if it is for all.
-std::vector<std::string> CommandsOf(const Program& program,
-                                    const absl::CommandLineFlag& flag) {
+// Those of the program's commands that `word` means.
+std::vector<Command> Meant(const Program& program, const std::string& word) {
+  std::vector<Command> commands;
+  for (const Command& command : program.commands) {
+    if (Means(word, command)) commands.push_back(command);
+  }
+  return commands;
+}
+
+std::string NamesOf(const std::vector<Command>& commands) {
+  return absl::StrJoin(commands, ", ",
+                       [](std::string* out, const Command& command) {
+                         out->append(command.name);
+                       });
+}
+
+// The words that say which commands a flag is for; none if it is for all.
+std::vector<std::string> WordsOf(const Program& program,
+                                 const absl::CommandLineFlag& flag) {
   const std::string help = flag.Help();
   const size_t colon = help.find(':');
   if (colon == std::string::npos) return {};
   std::vector<std::string> words =
       absl::StrSplit(help.substr(0, colon), absl::ByString(", "));
   for (const auto& word : words) {
-    if (!Contains(program.commands, word)) return {};
+    if (Meant(program, word).empty()) return {};
   }
   return words;
+}
+
+bool IsFor(const std::vector<std::string>& words, const Command& command) {
+  return words.empty() || std::any_of(words.begin(), words.end(),
+                                      [&command](const std::string& word) {
+                                        return Means(word, command);
+                                      });
 }
 
 class Parser {
@@ -131,35 +155,56 @@ class Parser {
   // Whether the arguments are one command, and the flags are for it.
   absl::Status CheckCommand() const {
     if (program_.commands.empty() || line_.wants_help) return absl::OkStatus();
-    const std::string known =
-        absl::StrCat("one of ", absl::StrJoin(program_.commands, ", "));
     if (line_.arguments.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "say what to do: ", known, "; see ", program_.name, " --help"));
-    }
-    const std::string& command = line_.arguments[0];
-    if (!Contains(program_.commands, command)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "\"", command, "\" is not a command; it must be ", known));
-    }
-    if (line_.arguments.size() > 1) {
       return absl::InvalidArgumentError(
-          absl::StrCat("\"", line_.arguments[1], "\" is not understood: after ",
-                       command, " come flags only"));
+          absl::StrCat("say what to do: one of ", NamesOf(program_.commands),
+                       "; see ", program_.name, " --help"));
     }
-    for (const auto& name : on_line_) {
-      const auto commands = CommandsOf(program_, *flags_.at(name));
-      if (commands.empty() || Contains(commands, command)) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", name, " is a flag of ",
-                       absl::StrJoin(commands, " and "), ", not of ", command));
+    // Those that the first word leaves, and of these, those of both words.
+    const std::string& first = line_.arguments[0];
+    std::vector<Command> commands = Meant(program_, first);
+    std::string said = first;
+    if (!commands.empty() && commands[0].name != first) {
+      const std::vector<Command> of_first = std::move(commands);
+      if (line_.arguments.size() == 1) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "\"", first, "\" is not all: one of ", NamesOf(of_first)));
+      }
+      absl::StrAppend(&said, " ", line_.arguments[1]);
+      commands = Meant(program_, said);
+      if (commands.empty()) return NotACommand(said, of_first);
     }
-    return absl::OkStatus();
+    if (commands.empty()) return NotACommand(said, program_.commands);
+    const Command& command = commands[0];
+    const size_t num_words = command.name == first ? 1 : 2;
+    if (line_.arguments.size() > num_words) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "\"", line_.arguments[num_words], "\" is not understood: after ",
+          command.name, " come flags only"));
+    }
+    return CheckFlagsOf(command);
   }
 
   CommandLine line() && { return std::move(line_); }
 
  private:
+  static absl::Status NotACommand(const std::string& said,
+                                  const std::vector<Command>& known) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "\"", said, "\" is not a command; it must be one of ", NamesOf(known)));
+  }
+
+  absl::Status CheckFlagsOf(const Command& command) const {
+    for (const auto& name : on_line_) {
+      const auto words = WordsOf(program_, *flags_.at(name));
+      if (IsFor(words, command)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "--", name, " is a flag of ", absl::StrJoin(words, " and "),
+          ", not of ", command.name));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status ReadFlag(const std::string& argument, const std::string* next,
                         bool& next_taken) {
     const size_t begin = argument[1] == '-' ? 2 : 1;
@@ -255,9 +300,22 @@ absl::StatusOr<CommandLine> ReadCommandLine(
   return std::move(parser).line();
 }
 
-std::string HelpText(const Program& program) {
-  std::string text = absl::StrCat(program.usage, "\n\nFlags:\n");
+std::string HelpText(const Program& program,
+                     const std::vector<std::string>& arguments) {
+  const std::vector<Command> commands =
+      arguments.empty() ? std::vector<Command>()
+                        : Meant(program, absl::StrJoin(arguments, " "));
+  std::string text = commands.empty() ? program.usage : "";
+  for (const Command& command : commands) {
+    absl::StrAppend(&text, text.empty() ? "" : "\n\n", command.help);
+  }
+  absl::StrAppend(&text, "\n\nFlags:\n");
   for (const auto& [name, flag] : FlagsOf(program)) {
+    const auto words = WordsOf(program, *flag);
+    const bool is_for_some = std::any_of(
+        commands.begin(), commands.end(),
+        [&words](const Command& command) { return IsFor(words, command); });
+    if (!commands.empty() && !is_for_some) continue;
     absl::StrAppend(&text, "  --", name, "=", flag->DefaultValue(), "\n");
     for (const auto& line : absl::StrSplit(flag->Help(), '\n')) {
       absl::StrAppend(&text, "      ", line, "\n");
@@ -281,7 +339,7 @@ std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
     std::exit(2);
   }
   if (line->wants_help) {
-    const absl::Status printed = WriteOut(HelpText(program));
+    const absl::Status printed = WriteOut(HelpText(program, line->arguments));
     if (printed.ok()) std::exit(0);
     std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
                  std::string(printed.message()).c_str());

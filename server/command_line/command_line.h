@@ -20,17 +20,24 @@
 
 namespace flash {
 
+// One of the things that a program does.
+struct Command {
+  std::string name;  // a word, or two: "session fork"
+  std::string help;  // what stands before the list of its flags in --help
+};
+
 struct Program {
   std::string name;   // "flash-server"
   std::string usage;  // what stands before the list of flags in --help
   // __FILE__ of the source that defines the program's flags: libraries have
   // flags too, which are not the program's.
   std::string flags_file;
-  // If not empty: the program's one argument is one of these. A flag whose help
+  // If not empty: the program's arguments are one of these. A flag whose help
   // begins with some of them, as in "generate, score: ...", is for them alone;
   // said on the command line for another, it is wrong. (The environment and
-  // flag files may hold flags for all commands.)
-  std::vector<std::string> commands = {};
+  // flag files may hold flags for all commands.) There "session" stands for all
+  // commands whose first word it is.
+  std::vector<Command> commands = {};
 };
 
 struct CommandLine {
@@ -47,8 +54,11 @@ absl::StatusOr<CommandLine> ReadCommandLine(
     const Program& program, const std::vector<std::string>& arguments,
     const std::function<const char*(const char*)>& environment);
 
-// The usage, then each flag with its default and what it is for.
-std::string HelpText(const Program& program);
+// The usage, then each flag with its default and what it is for. With
+// `arguments` that are a command, or the first of the words of some: the help
+// of these, and the flags that they take.
+std::string HelpText(const Program& program,
+                     const std::vector<std::string>& arguments = {});
 
 // What main() does with a command line: sets the flags and returns the
 // arguments; ends the process with 0 after printing the help, with 1 if it

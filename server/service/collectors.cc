@@ -35,13 +35,16 @@ void GenerateCollector::OnToken(TokenOutput token) {
   *output.add_tokens() = ToWire(std::move(token.token));
 }
 
-void GenerateCollector::OnFinished(Finished finished) {
-  v1::Finished wire = ToWire(finished);
+void GenerateCollector::OnFinished(Finished finished,
+                                   const std::optional<SessionInfo>& session) {
+  v1::Finished wire = ToWire(finished, session);
   v1::Output& output =
       AppendText(finished.output_index, finished.text, finished.text_offset);
   output.set_reason(wire.reason());
   if (wire.has_stop()) *output.mutable_stop() = std::move(*wire.mutable_stop());
   output.set_num_tokens(wire.num_tokens());
+  if (wire.has_session())
+    output.mutable_session()->Swap(wire.mutable_session());
 }
 
 void GenerateCollector::OnUsage(const Usage& usage, const Timings& timings) {

@@ -4,6 +4,7 @@
 #define SERVER_SERVICE_COLLECTORS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "flash/v1/inference.pb.h"
@@ -23,7 +24,8 @@ class Collector {
                           const RequestFacts& facts) = 0;
   virtual void OnPrompt(PromptOutput prompt) = 0;
   virtual void OnToken(TokenOutput token) = 0;
-  virtual void OnFinished(Finished finished) = 0;
+  virtual void OnFinished(Finished finished,
+                          const std::optional<SessionInfo>& session) = 0;
   // The request ended well.
   virtual void OnUsage(const Usage& usage, const Timings& timings) = 0;
 
@@ -37,7 +39,8 @@ class GenerateCollector final : public Collector {
   void OnAccepted(const Accepted& accepted, const RequestFacts& facts) override;
   void OnPrompt(PromptOutput prompt) override;
   void OnToken(TokenOutput token) override;
-  void OnFinished(Finished finished) override;
+  void OnFinished(Finished finished,
+                  const std::optional<SessionInfo>& session) override;
   void OnUsage(const Usage& usage, const Timings& timings) override;
   const v1::GenerateResult& result() const override { return result_; }
 
@@ -55,7 +58,7 @@ class ScoreCollector final : public Collector {
   void OnAccepted(const Accepted& accepted, const RequestFacts& facts) override;
   void OnPrompt(PromptOutput prompt) override;
   void OnToken(TokenOutput) override {}
-  void OnFinished(Finished) override {}
+  void OnFinished(Finished, const std::optional<SessionInfo>&) override {}
   void OnUsage(const Usage& usage, const Timings& timings) override;
   const v1::ScoreResult& result() const override { return result_; }
 

@@ -8,7 +8,7 @@ namespace flash {
 namespace {
 
 // Counts up when the API gains something.
-constexpr uint32_t kApiRevision = 1;
+constexpr uint32_t kApiRevision = 2;
 
 void FillLimits(const ServiceLimits& limits, v1::Limits& wire) {
   wire.set_max_prompt_tokens(limits.max_prompt_tokens);
@@ -26,6 +26,16 @@ void FillLimits(const ServiceLimits& limits, v1::Limits& wire) {
   wire.set_max_allowed_token_ids(limits.max_allowed_token_ids);
   wire.set_max_request_id_bytes(limits.max_request_id_bytes);
   wire.set_max_message_bytes(limits.max_message_bytes);
+}
+
+void FillSessions(const ServerFacts& facts, const ServiceLimits& limits,
+                  v1::SessionSupport& wire) {
+  wire.set_store(facts.session_store);
+  wire.set_time_to_live_seconds(facts.session_seconds);
+  wire.set_max_time_to_live_seconds(limits.max_time_to_live_seconds);
+  wire.set_max_forks(limits.max_forks);
+  wire.set_max_page_size(limits.max_page_size);
+  wire.set_max_import_bytes(limits.max_import_bytes);
 }
 
 void FillLoad(const EngineStats& stats, v1::Load& wire) {
@@ -51,6 +61,8 @@ void FillServer(const ServerFacts& facts, v1::ServerInfo& wire) {
   wire.set_numerics(facts.numerics);
   wire.set_num_slots(facts.num_slots);
   wire.set_max_step_rows(facts.max_step_rows);
+  wire.set_prefix_cache_bytes(facts.prefix_cache_bytes);
+  wire.set_checkpoint_every_tokens(facts.checkpoint_every_tokens);
 }
 
 void FillModel(const ModelFacts& facts, v1::ModelInfo& wire) {
@@ -88,6 +100,9 @@ class ControlService final : public v1::Control::CallbackService {
                             Clock::now() - start_)
                             .count());
     FillLimits(parser_.limits(), *info->mutable_limits());
+    if (!server_.session_store.empty()) {
+      FillSessions(server_, parser_.limits(), *info->mutable_sessions());
+    }
     FillLoad(stats, *info->mutable_load());
     info->set_shutting_down(stats.draining);
     return Done(context, absl::OkStatus());

@@ -38,6 +38,32 @@ absl::Status WithReason(absl::Status status, const std::string& reason) {
   return status;
 }
 
+// For statuses of Sessions.
+const char* SessionReason(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kNotFound:
+      return "SESSION_NOT_FOUND";
+    case absl::StatusCode::kAborted:
+      return "SESSION_IN_USE";
+    case absl::StatusCode::kFailedPrecondition:
+      return "SESSION_MISMATCH";
+    case absl::StatusCode::kDataLoss:
+      return "SESSION_DAMAGED";
+    case absl::StatusCode::kResourceExhausted:
+      return "SESSION_STORE_FULL";
+    case absl::StatusCode::kUnavailable:
+      return "SESSION_STORE_DOWN";
+    default:
+      return nullptr;
+  }
+}
+
+// `status` with a message fit for a trailer.
+absl::Status Printable(const absl::Status& status) {
+  const std::string message(status.message());
+  return absl::Status(status.code(), Excerpt(message, kMaxMessageBytes));
+}
+
 // How the engine's words for that begin; its draining has the same code.
 constexpr char kDeviceFailed[] = "the device has failed";
 
@@ -57,6 +83,8 @@ const char* DefaultReason(const absl::Status& status) {
       return absl::StartsWith(status.message(), kDeviceFailed)
                  ? "DEVICE_FAILED"
                  : "SHUTTING_DOWN";
+    case absl::StatusCode::kDataLoss:
+      return "SESSION_DAMAGED";
     case absl::StatusCode::kDeadlineExceeded:
       return "DEADLINE_EXCEEDED";
     case absl::StatusCode::kCancelled:
@@ -155,6 +183,42 @@ absl::Status AnswerTooLarge(size_t num_bytes) {
                         absl::StrCat("the answer has ", num_bytes,
                                      " bytes, more than a message can hold")),
                     "ANSWER_TOO_LARGE");
+}
+
+absl::Status NoTenant(std::string_view message) {
+  return WithReason(
+      absl::UnauthenticatedError(Excerpt(message, kMaxMessageBytes)),
+      "NO_TENANT");
+}
+
+absl::Status SessionEnded(std::string_view id) {
+  return WithReason(
+      absl::FailedPreconditionError(absl::StrCat(
+          "the text of session \"", Excerpt(id, 64),
+          "\" was ended by a token or a stop string; it goes on with a prompt "
+          "only")),
+      "SESSION_ENDED");
+}
+
+absl::Status SessionError(const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) {
+    return InvalidRequest({{"session", std::string(status.message())}});
+  }
+  const char* reason = SessionReason(status.code());
+  return reason == nullptr ? status : WithReason(Printable(status), reason);
+}
+
+absl::Status SnapshotError(const absl::Status& status) {
+  if (absl::IsNotFound(status)) {
+    return WithReason(Printable(status), "REQUEST_NOT_FOUND");
+  }
+  if (absl::IsFailedPrecondition(status)) {
+    return WithReason(Printable(status), "NOTHING_TO_SAVE");
+  }
+  if (absl::IsResourceExhausted(status)) {
+    return QueueFull(std::string(status.message()));
+  }
+  return status;
 }
 
 absl::Status SubmitError(const absl::Status& status) {

@@ -53,6 +53,19 @@ absl::Status QueueFull(std::string_view message);
 // RESOURCE_EXHAUSTED: no message can hold an answer of `num_bytes`.
 absl::Status AnswerTooLarge(size_t num_bytes);
 
+// UNAUTHENTICATED: it cannot be told who calls.
+absl::Status NoTenant(std::string_view message);
+
+// FAILED_PRECONDITION: the text of session `id` has ended, and the request has
+// no prompt.
+absl::Status SessionEnded(std::string_view id);
+
+// What to tell the client for an error of Sessions, which has no details yet.
+absl::Status SessionError(const absl::Status& status);
+
+// Likewise for one of Engine::TakeSnapshot().
+absl::Status SnapshotError(const absl::Status& status);
+
 // What to tell the client for an error of Engine::Submit(), which has no
 // details yet.
 absl::Status SubmitError(const absl::Status& status);

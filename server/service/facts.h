@@ -44,6 +44,10 @@ struct ServerFacts {
   std::string numerics;
   int32_t num_slots = 0;
   int32_t max_step_rows = 0;
+  std::string session_store;  // empty: there are no sessions
+  int64_t session_seconds = 0;
+  int64_t prefix_cache_bytes = 0;
+  int64_t checkpoint_every_tokens = 0;
 };
 
 }  // namespace flash

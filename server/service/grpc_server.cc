@@ -18,6 +18,7 @@
 #include "server/service/health_watcher.h"
 #include "server/service/inference_service.h"
 #include "server/service/live_ids.h"
+#include "server/service/sessions_service.h"
 
 namespace flash {
 namespace {
@@ -66,17 +67,31 @@ class GrpcServerImpl final : public GrpcServer {
                  const Tokenizer* tokenizer)
       : options_(std::move(options)),
         engine_(*engine),
+        identity_(options_.identity != nullptr ? options_.identity
+                                               : MakeOneOwner()),
         parser_(options_.limits, options_.model, tokenizer),
-        text_workers_(options_.text_threads, {}),
+        store_workers_(
+            options_.store_threads,
+            {.when_full = "too many calls wait for the sessions' store"}),
+        text_workers_(options_.text_threads,
+                      {.when_full = "too many long messages wait to be read"}),
         parts_{.parser = &parser_,
                .engine = engine,
                .live_ids = &live_ids_,
+               .identity = identity_.get(),
                .text_workers = &text_workers_,
+               .store_workers = &store_workers_,
+               .sessions = options_.sessions,
+               .session_bytes = &session_bytes_,
+               .checkpoints = options_.checkpoints,
+               .prefix_cache = options_.prefix_cache,
                .report = options_.report,
                .outbox_events = options_.outbox_events,
                .linger = options_.linger},
         inference_(MakeInferenceService(parts_)),
-        control_(MakeControlService(options_.server, parser_, *engine)) {}
+        control_(MakeControlService(options_.server, parser_, *engine)),
+        sessions_(parts_.sessions == nullptr ? nullptr
+                                             : MakeSessionsService(parts_)) {}
 
   ~GrpcServerImpl() override {
     if (server_ == nullptr) return;
@@ -90,6 +105,7 @@ class GrpcServerImpl final : public GrpcServer {
                              &port_);
     builder.RegisterService(inference_.get());
     builder.RegisterService(control_.get());
+    if (sessions_ != nullptr) builder.RegisterService(sessions_.get());
     SetChannelArguments(options_, builder);
     builder.SetResourceQuota(
         grpc::ResourceQuota("flash-server").Resize(options_.connection_bytes));
@@ -125,12 +141,17 @@ class GrpcServerImpl final : public GrpcServer {
  private:
   const GrpcServerOptions options_;
   Engine& engine_;
+  const std::shared_ptr<const Identity> identity_;
   const RequestParser parser_;
   LiveIds live_ids_;
-  TextWorkers text_workers_;
+  Budget session_bytes_{options_.max_session_bytes,
+                        "too many sessions wait for a slot"};
+  Workers store_workers_;  // ends after the others, which give it work
+  Workers text_workers_;
   const CallParts parts_;
   const std::unique_ptr<grpc::Service> inference_;
   const std::unique_ptr<grpc::Service> control_;
+  const std::unique_ptr<grpc::Service> sessions_;  // null: there are none
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   std::optional<HealthWatcher> health_watcher_;  // ends before the server

@@ -3,6 +3,7 @@
 #ifndef SERVER_SERVICE_GRPC_SERVER_H_
 #define SERVER_SERVICE_GRPC_SERVER_H_
 
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -10,7 +11,11 @@
 #include "server/scheduler/engine.h"
 #include "server/service/call.h"
 #include "server/service/facts.h"
+#include "server/service/identity.h"
 #include "server/service/limits.h"
+#include "server/sessions/checkpoint_keeper.h"
+#include "server/sessions/prefix_cache.h"
+#include "server/sessions/sessions.h"
 #include "server/tokenizer/tokenizer.h"
 
 namespace flash {
@@ -24,6 +29,17 @@ struct GrpcServerOptions {
   // How long the rest of an answer waits for a client that reads nothing.
   Clock::duration linger = std::chrono::seconds(30);
   int text_threads = 1;
+  // Calls that wait for the sessions' store at a time.
+  int store_threads = 4;
+  // These are borrowed; null: there are none.
+  Sessions* sessions = nullptr;
+  // What requests go on from and what they leave, from when they come until
+  // it is saved, may take so many bytes.
+  int64_t max_session_bytes = std::numeric_limits<int64_t>::max();
+  CheckpointKeeper* checkpoints = nullptr;
+  PrefixCache* prefix_cache = nullptr;
+  // Who calls; null: everybody is one owner.
+  std::shared_ptr<const Identity> identity;
   // Memory that gRPC may use for what goes through its connections; beyond that
   // it reads no more, and ends what is idle.
   size_t connection_bytes = size_t{512} << 20;
@@ -36,8 +52,8 @@ struct GrpcServerOptions {
   std::function<void(const CallReport&)> report;
 };
 
-// Serves flash.v1.Inference, flash.v1.Control, grpc.health.v1.Health,
-// reflection and channelz.
+// Serves flash.v1.Inference, flash.v1.Control, flash.v1.Sessions where there
+// are any, grpc.health.v1.Health, reflection and channelz.
 //
 // Thread safety: Shutdown() and port() from any thread; the rest from one.
 class GrpcServer {

@@ -6,10 +6,9 @@
 #include "flash/v1/inference.grpc.pb.h"
 #include "server/service/byte_messages.h"
 #include "server/service/collectors.h"
-#include "server/service/errors.h"
-#include "server/service/linger.h"
 #include "server/service/token_stream.h"
 #include "server/service/unary_call.h"
+#include "server/service/worker_call.h"
 
 namespace flash {
 namespace {
@@ -29,61 +28,13 @@ std::optional<Clock::time_point> DeadlineOf(
   return Clock::now() + left;
 }
 
-CallOrigin OriginOf(const char* method, const CallbackServerContext& context) {
+CallOrigin OriginOf(const CallParts& parts, const char* method,
+                    const CallbackServerContext& context) {
   return {.method = method,
           .peer = context.peer(),
+          .owner = parts.identity->OwnerOf(context),
           .deadline = DeadlineOf(context)};
 }
-
-// A call that the tokenizer answers. It is over when `work` has run, and
-// cancelled if the client then reads nothing for parts.linger.
-//
-// Thread safety: Start() on any thread; the rest is gRPC's and the worker's.
-class TokenizerCall final : public grpc::ServerUnaryReactor {
- public:
-  // `work` makes the answer, on a worker if `bytes` is a long text.
-  static grpc::ServerUnaryReactor* Start(
-      const CallParts& parts, size_t num_bytes, UnarySlots slots,
-      std::function<absl::StatusOr<ByteBuffer>()> work) {
-    auto* call = new TokenizerCall(parts, slots);
-    call->self_.reset(call);
-    auto run = [call, slots, work = std::move(work)] {
-      // Whoever has left while others' texts were read gets no work done.
-      absl::StatusOr<ByteBuffer> answer = absl::CancelledError("cancelled");
-      if (!slots.context->IsCancelled()) answer = work();
-      if (answer.ok()) *slots.response = *std::move(answer);
-      call->End(answer.status());
-    };
-    if (num_bytes <= kLongTextBytes) {
-      run();
-      return call;
-    }
-    const absl::Status taken =
-        parts.text_workers->TryRun(num_bytes, std::move(run));
-    if (!taken.ok()) call->End(taken);
-    return call;
-  }
-
-  void OnDone() override {
-    const std::unique_ptr<TokenizerCall> self = std::move(self_);
-    linger_->Stop();
-  }
-
- private:
-  TokenizerCall(const CallParts& parts, UnarySlots slots)
-      : context_(*slots.context),
-        linger_(std::make_shared<Linger>(slots.context, parts.linger)) {}
-
-  void End(const absl::Status& status) {
-    AddRetryTrailer(status, context_);
-    linger_->Start();
-    Finish(ToGrpcStatus(status));
-  }
-
-  CallbackServerContext& context_;
-  const std::shared_ptr<Linger> linger_;
-  std::unique_ptr<TokenizerCall> self_;  // set by Start(), dropped by OnDone()
-};
 
 absl::StatusOr<ByteBuffer> TokenizeAnswer(const CallParts& parts,
                                           const ByteBuffer& bytes) {
@@ -127,8 +78,8 @@ class InferenceService final : public RawService {
 
   grpc::ServerWriteReactor<ByteBuffer>* Generate(
       CallbackServerContext* context, const ByteBuffer* request) override {
-    auto stream =
-        TokenStream::Start(parts_, OriginOf("Generate", *context), context);
+    auto stream = TokenStream::Start(
+        parts_, OriginOf(parts_, "Generate", *context), context);
     Admit<v1::GenerateRequest>(*request, stream);
     return stream.get();
   }
@@ -136,9 +87,9 @@ class InferenceService final : public RawService {
   grpc::ServerUnaryReactor* GenerateUnary(CallbackServerContext* context,
                                           const ByteBuffer* request,
                                           ByteBuffer* response) override {
-    auto call = UnaryCall::Start(parts_, OriginOf("GenerateUnary", *context),
-                                 {context, response},
-                                 std::make_unique<GenerateCollector>());
+    auto call = UnaryCall::Start(
+        parts_, OriginOf(parts_, "GenerateUnary", *context),
+        {context, response}, std::make_unique<GenerateCollector>());
     Admit<v1::GenerateRequest>(*request, call);
     return call.get();
   }
@@ -146,7 +97,7 @@ class InferenceService final : public RawService {
   grpc::ServerUnaryReactor* Score(CallbackServerContext* context,
                                   const ByteBuffer* request,
                                   ByteBuffer* response) override {
-    auto call = UnaryCall::Start(parts_, OriginOf("Score", *context),
+    auto call = UnaryCall::Start(parts_, OriginOf(parts_, "Score", *context),
                                  {context, response},
                                  std::make_unique<ScoreCollector>());
     Admit<v1::ScoreRequest>(*request, call);
@@ -156,20 +107,30 @@ class InferenceService final : public RawService {
   grpc::ServerUnaryReactor* Tokenize(CallbackServerContext* context,
                                      const ByteBuffer* request,
                                      ByteBuffer* response) override {
-    return TokenizerCall::Start(
-        parts_, request->Length(), {context, response},
-        [this, bytes = *request] { return TokenizeAnswer(parts_, bytes); });
+    return RunText(*request, {context, response}, [this, bytes = *request] {
+      return TokenizeAnswer(parts_, bytes);
+    });
   }
 
   grpc::ServerUnaryReactor* Detokenize(CallbackServerContext* context,
                                        const ByteBuffer* request,
                                        ByteBuffer* response) override {
-    return TokenizerCall::Start(
-        parts_, request->Length(), {context, response},
-        [this, bytes = *request] { return DetokenizeAnswer(parts_, bytes); });
+    return RunText(*request, {context, response}, [this, bytes = *request] {
+      return DetokenizeAnswer(parts_, bytes);
+    });
   }
 
  private:
+  // On a worker if `request` is a long text.
+  grpc::ServerUnaryReactor* RunText(
+      const ByteBuffer& request, UnarySlots slots,
+      std::function<absl::StatusOr<ByteBuffer>()> work) {
+    const bool is_long = request.Length() > kLongTextBytes;
+    return WorkerCall::Start(parts_.linger, slots,
+                             {is_long ? parts_.text_workers : nullptr,
+                              request.Length(), std::move(work)});
+  }
+
   const CallParts& parts_;
 };
 

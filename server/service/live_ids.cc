@@ -4,10 +4,11 @@
 
 namespace flash {
 
-absl::StatusOr<LiveIds::Lease> LiveIds::Claim(const std::string& id) {
+absl::StatusOr<LiveIds::Lease> LiveIds::Claim(const std::string& owner,
+                                              const std::string& id) {
   MutexLock lock(&mutex_);
-  if (!ids_.insert(id).second) return RequestIdInUse(id);
-  return Lease(this, id);
+  if (!ids_.emplace(owner, id).second) return RequestIdInUse(id);
+  return Lease(this, {owner, id});
 }
 
 int64_t LiveIds::size() const {

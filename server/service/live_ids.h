@@ -1,11 +1,12 @@
-// The ids of the requests that are live: each names one request at a time.
+// The ids of the requests that are live: each names one request of an owner at
+// a time.
 
 #ifndef SERVER_SERVICE_LIVE_IDS_H_
 #define SERVER_SERVICE_LIVE_IDS_H_
 
 #include <cstdint>
+#include <set>
 #include <string>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -16,6 +17,9 @@ namespace flash {
 
 // Thread safety: every function may be called from any thread.
 class LiveIds {
+ private:
+  using OwnedId = std::pair<std::string, std::string>;  // owner, id
+
  public:
   // A claim on an id; given back when destroyed or assigned to. Movable. Must
   // not outlive its LiveIds.
@@ -34,21 +38,21 @@ class LiveIds {
 
    private:
     friend class LiveIds;
-    Lease(LiveIds* ids, std::string id) : ids_(ids), id_(std::move(id)) {}
+    Lease(LiveIds* ids, OwnedId id) : ids_(ids), id_(std::move(id)) {}
     void Release();
 
     LiveIds* ids_ = nullptr;
-    std::string id_;
+    OwnedId id_;
   };
 
-  // ALREADY_EXISTS if a live request has this id.
-  absl::StatusOr<Lease> Claim(const std::string& id);
+  // ALREADY_EXISTS if a live request of `owner` has this id.
+  absl::StatusOr<Lease> Claim(const std::string& owner, const std::string& id);
 
   int64_t size() const;
 
  private:
   mutable Mutex mutex_;
-  std::unordered_set<std::string> ids_ ABSL_GUARDED_BY(mutex_);
+  std::set<OwnedId> ids_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace flash

@@ -36,10 +36,35 @@ std::unique_ptr<Request> Begin(const WireRequest& wire,
   request->id = wire.has_request_id() ? wire.request_id() : RandomRequestId();
   CheckRequestId(request->id, limits, checks);
   const PromptInput input = InputOf(wire);
-  if (input.text == nullptr && input.token_ids == nullptr) {
+  if (input.empty() && input.place == Tokenizer::Place::kFirst) {
     checks.Add("input", "is not set; one of text and token_ids is required");
   }
   return request;
+}
+
+void CheckSession(const v1::GenerateRequest& wire, FieldChecks& checks) {
+  if (!wire.has_session()) return;
+  const v1::SessionRef& session = wire.session();
+  if (session.id().empty()) {
+    checks.Add("session.id", "is not set; it is required");
+  }
+  if (session.unchanged()) {
+    if (session.has_takeover_epoch()) {
+      checks.Add("session.takeover_epoch",
+                 "is set; a session that is unchanged is not claimed");
+    }
+    return;
+  }
+  if (wire.has_save_session() && !wire.save_session()) {
+    checks.Add("save_session",
+               "is false; a session that is to stay as it is, is unchanged");
+  }
+  if (wire.sampling().has_num_outputs() && wire.sampling().num_outputs() > 1) {
+    checks.Add("sampling.num_outputs",
+               absl::StrCat("is ", wire.sampling().num_outputs(),
+                            "; the most is 1 for a session that is not "
+                            "unchanged"));
+  }
 }
 
 void CheckNumTokens(const char* field, int64_t count, int64_t most,
@@ -49,11 +74,12 @@ void CheckNumTokens(const char* field, int64_t count, int64_t most,
              absl::StrCat("gives ", count, " tokens; the most is ", most));
 }
 
-// That prompt and prior ids together are at most `most` tokens.
-void CheckPriorFits(const Request& request, int64_t most, FieldChecks& checks) {
+// That the prior ids, after a text of `length`, make at most `most` tokens.
+void CheckPriorFits(const Request& request, int64_t length, int64_t most,
+                    FieldChecks& checks) {
   for (size_t i = 0; i < request.prior_output_ids.size(); ++i) {
     const size_t count = request.prior_output_ids[i].size();
-    const int64_t total = static_cast<int64_t>(request.prompt.size() + count);
+    const int64_t total = length + static_cast<int64_t>(count);
     if (total <= most) continue;
     checks.Add(absl::StrCat("prior_output_ids[", i, "].ids"),
                absl::StrCat("has ", count, " entries, with the prompt ", total,
@@ -61,7 +87,40 @@ void CheckPriorFits(const Request& request, int64_t most, FieldChecks& checks) {
   }
 }
 
+const char* FieldOf(const PromptInput& input) {
+  return input.text != nullptr ? "text" : "token_ids.ids";
+}
+
 }  // namespace
+
+PromptInput InputOf(const v1::GenerateRequest& wire) {
+  PromptInput input;
+  if (wire.has_text()) input.text = &wire.text();
+  if (wire.has_token_ids()) input.token_ids = &wire.token_ids();
+  if (wire.has_session()) input.place = Tokenizer::Place::kLater;
+  return input;
+}
+
+PromptInput InputOf(const v1::ScoreRequest& wire) {
+  PromptInput input;
+  if (wire.has_text()) input.text = &wire.text();
+  if (wire.has_token_ids()) input.token_ids = &wire.token_ids();
+  return input;
+}
+
+SessionUse SessionUseOf(const v1::GenerateRequest& wire) {
+  SessionUse use;
+  use.save = wire.save_session();
+  if (!wire.has_session()) return use;
+  use.id = wire.session().id();
+  use.unchanged = wire.session().unchanged();
+  if (wire.session().has_takeover_epoch()) {
+    use.takeover_epoch = static_cast<int64_t>(wire.session().takeover_epoch());
+  }
+  use.save = use.save || !use.unchanged;
+  use.keeps_seed = InputOf(wire).empty() && !wire.sampling().has_seed();
+  return use;
+}
 
 template <typename WireRequest>
 absl::Status RequestParser::CheckModelOf(const WireRequest& wire) const {
@@ -79,8 +138,10 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
   if (!found.ok()) return found;
   FieldChecks checks;
   std::unique_ptr<Request> request = Begin(wire, limits_, checks);
+  CheckSession(wire, checks);
   RequestFields(limits_, model_, checks).Read(wire, *request);
   if (!checks.ok()) return checks.status();
+  request->save = SessionUseOf(wire).save;
 
   if (!model_.has_text) {
     if (wire.has_text()) return NeedsTokenizer("text");
@@ -106,7 +167,7 @@ absl::StatusOr<std::unique_ptr<Request>> RequestParser::Parse(
 }
 
 absl::StatusOr<std::vector<int32_t>> RequestParser::Encode(
-    const std::string& text) const {
+    const std::string& text, Tokenizer::Place place) const {
   if (!model_.has_text) return NeedsTokenizer("text");
   if (static_cast<int64_t>(text.size()) > limits_.max_text_bytes) {
     return InvalidRequest(
@@ -119,7 +180,7 @@ absl::StatusOr<std::vector<int32_t>> RequestParser::Encode(
         {{"text", absl::StrCat("has ", text.size(),
                                " bytes that are not valid UTF-8")}});
   }
-  auto ids = tokenizer_.Encode(text);
+  auto ids = tokenizer_.Encode(text, place);
   if (!ids.ok() && absl::IsInvalidArgument(ids.status())) {
     return InvalidRequest(
         {{"text", absl::StrCat("cannot be tokenised: ",
@@ -131,14 +192,17 @@ absl::StatusOr<std::vector<int32_t>> RequestParser::Encode(
 absl::StatusOr<std::vector<int32_t>> RequestParser::PromptOf(
     PromptInput input, const Request& request) const {
   if (input.text != nullptr) {
-    auto ids = Encode(*input.text);
-    if (ids.ok() && model_.bos_token_id.has_value()) {
+    const bool begins = input.place == Tokenizer::Place::kFirst;
+    auto ids = Encode(*input.text, input.place);
+    if (ids.ok() && begins && model_.bos_token_id.has_value()) {
       ids->insert(ids->begin(), *model_.bos_token_id);
     }
     if (ids.ok() && ids->empty()) {
       return InvalidRequest(
-          {{"text",
-            "gives 0 tokens; the least is 1, and this model has no BOS"}});
+          {{"text", begins ? "gives 0 tokens; the least is 1, and this model "
+                             "has no BOS"
+                           : "gives 0 tokens; leave it out to go on without a "
+                             "prompt"}});
     }
     return ids;
   }
@@ -156,34 +220,46 @@ absl::StatusOr<std::vector<int32_t>> RequestParser::PromptOf(
 
 absl::Status RequestParser::ReadPrompt(PromptInput input,
                                        Request& request) const {
+  if (input.empty()) return absl::OkStatus();  // of a session
   auto prompt = PromptOf(input, request);
   if (!prompt.ok()) return prompt.status();
   request.prompt = *std::move(prompt);
 
   FieldChecks checks;
-  const char* field = input.text != nullptr ? "text" : "token_ids.ids";
   const int64_t length = static_cast<int64_t>(request.prompt.size());
   const int64_t most = std::min(limits_.max_prompt_tokens,
                                 model_.max_length.value_or(INT64_MAX));
-  CheckNumTokens(field, length, most, checks);
-  CheckPriorFits(request, model_.max_length.value_or(INT64_MAX), checks);
+  CheckNumTokens(FieldOf(input), length, most, checks);
   const ResponseOptions& response = request.response;
   const int64_t candidates =
       length * (1 + std::max(response.prompt_logprobs, 0));
   if ((response.echo || response.prompt_logprobs >= 0) &&
       candidates > limits_.max_prompt_candidates) {
-    checks.Add(field,
+    checks.Add(FieldOf(input),
                absl::StrCat("gives ", length, " tokens, which is ", candidates,
                             " candidates with those asked for; the most is ",
                             limits_.max_prompt_candidates));
   }
+  return checks.status();
+}
+
+absl::Status RequestParser::Settle(Request& request) const {
+  const int64_t before =
+      request.start == nullptr ? 0 : request.start->num_tokens();
+  const int64_t length = before + static_cast<int64_t>(request.prompt.size());
+  const int64_t most = model_.max_length.value_or(INT64_MAX);
+  FieldChecks checks;
+  if (length > most) {
+    checks.Add("input", absl::StrCat("gives ", request.prompt.size(),
+                                     " tokens, with the session's ", length,
+                                     "; the most is ", most));
+  }
+  CheckPriorFits(request, length, most, checks);
   if (!checks.ok()) return checks.status();
 
   StoppingOptions& stopping = request.stopping;
   if (stopping.max_tokens == kUnsetMaxTokens) {
-    const int64_t room =
-        model_.max_length.has_value() ? *model_.max_length - length : INT64_MAX;
-    stopping.max_tokens = std::min(limits_.default_max_tokens, room);
+    stopping.max_tokens = std::min(limits_.default_max_tokens, most - length);
     stopping.min_tokens = std::min(stopping.min_tokens, stopping.max_tokens);
   }
   return absl::OkStatus();
@@ -223,7 +299,7 @@ absl::StatusOr<std::vector<int32_t>> RequestParser::Tokenize(
   checks.NoUnknownFields(wire);
   if (!wire.has_text()) checks.Add("text", "is not set; it is required");
   if (!checks.ok()) return checks.status();
-  auto ids = Encode(wire.text());
+  auto ids = Encode(wire.text(), Tokenizer::Place::kFirst);
   const bool add_bos = !wire.has_add_bos() || wire.add_bos();
   if (ids.ok() && add_bos && model_.bos_token_id.has_value()) {
     ids->insert(ids->begin(), *model_.bos_token_id);

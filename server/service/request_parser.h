@@ -1,8 +1,9 @@
 // From the wire to a Request: the only place that decides what a client may
 // ask for.
 //
-// In two parts: Parse() is all but the prompt, so that a request's id can be
-// claimed before ReadPrompt(), which takes time in proportion to the prompt.
+// In three parts: Parse() is all but the prompt, so that a request's id can be
+// claimed before ReadPrompt(), which takes time in proportion to the prompt,
+// and before what it goes on from is fetched; Settle() is what depends on both.
 
 #ifndef SERVER_SERVICE_REQUEST_PARSER_H_
 #define SERVER_SERVICE_REQUEST_PARSER_H_
@@ -18,23 +19,28 @@
 #include "server/scheduler/request.h"
 #include "server/service/facts.h"
 #include "server/service/limits.h"
+#include "server/service/request_sessions.h"
 #include "server/tokenizer/tokenizer.h"
 
 namespace flash {
 
-// The `input` of a request; one of the two is set. Views: the message must
-// outlive it.
+// The `input` of a request: one of the first two is set, or none where a
+// session goes on as it is. Views: the message must outlive it.
 struct PromptInput {
   const std::string* text = nullptr;
   const v1::TokenIds* token_ids = nullptr;
+  // Where it stands: kLater if it is appended to a session's text.
+  Tokenizer::Place place = Tokenizer::Place::kFirst;
+
+  bool empty() const { return text == nullptr && token_ids == nullptr; }
 };
 
-template <typename WireRequest>
-PromptInput InputOf(const WireRequest& wire) {
-  if (wire.has_text()) return {.text = &wire.text()};
-  if (wire.has_token_ids()) return {.token_ids = &wire.token_ids()};
-  return {};
-}
+PromptInput InputOf(const v1::GenerateRequest& wire);
+PromptInput InputOf(const v1::ScoreRequest& wire);
+
+// What a request says of sessions. REQUIRES: Parse() took it.
+SessionUse SessionUseOf(const v1::GenerateRequest& wire);
+inline SessionUse SessionUseOf(const v1::ScoreRequest&) { return {}; }
 
 // Errors, of every function here, have the details of errors.h:
 //   INVALID_ARGUMENT: naming field, value and limit, of each violation.
@@ -49,8 +55,8 @@ class RequestParser {
                 const Tokenizer* tokenizer)
       : limits_(limits), model_(model), tokenizer_(*tokenizer) {}
 
-  // Everything but the prompt and what depends on its length. A request that
-  // does not name itself, or its seed, gets a random one.
+  // Everything but the prompt, the session and what depends on their length. A
+  // request that does not name itself, or its seed, gets a random one.
   absl::StatusOr<std::unique_ptr<Request>> Parse(
       const v1::GenerateRequest& wire) const;
 
@@ -58,9 +64,13 @@ class RequestParser {
   absl::StatusOr<std::unique_ptr<Request>> Parse(
       const v1::ScoreRequest& wire) const;
 
-  // Fills in request.prompt, and request.stopping.max_tokens where the client
-  // did not set it. `request` comes from Parse() of the same message.
+  // Fills in request.prompt. `request` comes from Parse() of the same message.
   absl::Status ReadPrompt(PromptInput input, Request& request) const;
+
+  // Checks what depends on the text's length, once request.prompt and
+  // request.start are there, and fills in request.stopping.max_tokens where the
+  // client did not set it.
+  absl::Status Settle(Request& request) const;
 
   // OK if one message can hold the answer to `request`, which is complete.
   absl::Status CheckUnarySize(const Request& request) const;
@@ -83,7 +93,8 @@ class RequestParser {
  private:
   template <typename WireRequest>
   absl::Status CheckModelOf(const WireRequest& wire) const;
-  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text) const;
+  absl::StatusOr<std::vector<int32_t>> Encode(const std::string& text,
+                                              Tokenizer::Place place) const;
   absl::StatusOr<std::vector<int32_t>> PromptOf(PromptInput input,
                                                 const Request& request) const;
 

@@ -42,9 +42,10 @@ void TokenStream::OnToken(TokenOutput token) {
   Push(event);
 }
 
-void TokenStream::OnFinished(Finished finished) {
+void TokenStream::Tell(Finished finished,
+                       const std::optional<SessionInfo>& session) {
   v1::GenerateEvent event;
-  *event.mutable_finished() = ToWire(finished);
+  *event.mutable_finished() = ToWire(finished, session);
   MutexLock lock(&mutex_);
   if (++num_finished_ < facts().num_outputs) {
     Push(event);
@@ -53,8 +54,8 @@ void TokenStream::OnFinished(Finished finished) {
   }
 }
 
-void TokenStream::OnDone(const absl::Status& status, const Usage& usage,
-                         const Timings& timings) {
+void TokenStream::Close(const absl::Status& status, const Usage& usage,
+                        const Timings& timings) {
   End(status, usage, timings);
   MutexLock lock(&mutex_);
   if (status.ok() && last_event_.has_value()) {

@@ -39,15 +39,18 @@ class TokenStream final : public Call,
   void OnAccepted(const Accepted& accepted) override;
   void OnPrompt(PromptOutput prompt) override;
   void OnToken(TokenOutput token) override;
-  void OnFinished(Finished finished) override;
-  void OnDone(const absl::Status& status, const Usage& usage,
-              const Timings& timings) override;
   int64_t Room() const override { return room_.load(); }
 
   // grpc::ServerWriteReactor, on gRPC's threads, which must not be held up.
   void OnWriteDone(bool ok) override;
   void OnCancel() override { Cancel(); }
   void OnDone() override;
+
+ protected:
+  void Tell(Finished finished,
+            const std::optional<SessionInfo>& session) override;
+  void Close(const absl::Status& status, const Usage& usage,
+             const Timings& timings) override;
 
  private:
   TokenStream(const CallParts& parts, CallOrigin origin,
@@ -79,7 +82,7 @@ class TokenStream final : public Call,
   absl::Status unwritable_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::Status> outcome_ ABSL_GUARDED_BY(mutex_);
   int32_t num_finished_ ABSL_GUARDED_BY(mutex_) = 0;
-  // The last output's `finished`, which waits for the usage.
+  // The `finished` of the output that is told last, which waits for the usage.
   std::optional<v1::GenerateEvent> last_event_ ABSL_GUARDED_BY(mutex_);
 
   std::shared_ptr<TokenStream> self_;  // set by Start(), dropped by OnDone()

@@ -24,25 +24,31 @@ std::shared_ptr<UnaryCall> UnaryCall::Start(
 }
 
 void UnaryCall::OnAccepted(const Accepted& accepted) {
+  MutexLock lock(&mutex_);
   collector_->OnAccepted(accepted, facts());
 }
 
 void UnaryCall::OnPrompt(PromptOutput prompt) {
+  MutexLock lock(&mutex_);
   collector_->OnPrompt(std::move(prompt));
 }
 
 void UnaryCall::OnToken(TokenOutput token) {
+  MutexLock lock(&mutex_);
   collector_->OnToken(std::move(token));
 }
 
-void UnaryCall::OnFinished(Finished finished) {
-  collector_->OnFinished(std::move(finished));
+void UnaryCall::Tell(Finished finished,
+                     const std::optional<SessionInfo>& session) {
+  MutexLock lock(&mutex_);
+  collector_->OnFinished(std::move(finished), session);
 }
 
-void UnaryCall::OnDone(const absl::Status& status, const Usage& usage,
-                       const Timings& timings) {
+void UnaryCall::Close(const absl::Status& status, const Usage& usage,
+                      const Timings& timings) {
   absl::Status outcome = status;
   if (outcome.ok()) {
+    MutexLock lock(&mutex_);
     collector_->OnUsage(usage, timings);
     auto answer = ToByteBuffer(collector_->result());
     if (answer.ok()) *slots_.response = *std::move(answer);

@@ -8,7 +8,10 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <memory>
+#include <optional>
 
+#include "absl/base/thread_annotations.h"
+#include "kernels/mutex.h"
 #include "server/service/call.h"
 #include "server/service/collectors.h"
 #include "server/service/linger.h"
@@ -37,9 +40,6 @@ class UnaryCall final : public Call, public grpc::ServerUnaryReactor {
   void OnAccepted(const Accepted& accepted) override;
   void OnPrompt(PromptOutput prompt) override;
   void OnToken(TokenOutput token) override;
-  void OnFinished(Finished finished) override;
-  void OnDone(const absl::Status& status, const Usage& usage,
-              const Timings& timings) override;
 
   absl::Status CheckSize(const Request& request) const override;
 
@@ -47,12 +47,19 @@ class UnaryCall final : public Call, public grpc::ServerUnaryReactor {
   void OnCancel() override { Cancel(); }
   void OnDone() override;
 
+ protected:
+  void Tell(Finished finished,
+            const std::optional<SessionInfo>& session) override;
+  void Close(const absl::Status& status, const Usage& usage,
+             const Timings& timings) override;
+
  private:
   UnaryCall(const CallParts& parts, CallOrigin origin, UnarySlots slots,
             std::unique_ptr<Collector> collector);
 
   const UnarySlots slots_;
-  const std::unique_ptr<Collector> collector_;
+  Mutex mutex_;
+  const std::unique_ptr<Collector> collector_ ABSL_PT_GUARDED_BY(mutex_);
   const std::shared_ptr<Linger> linger_;
   std::shared_ptr<UnaryCall> self_;  // set by Start(), dropped by OnDone()
 };

@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/time/time.h"
+
 namespace flash {
 namespace {
 
@@ -75,6 +77,7 @@ v1::Accepted ToWire(const Accepted& accepted, const RequestFacts& facts) {
   wire.set_max_tokens(facts.max_tokens);
   wire.set_min_tokens(facts.min_tokens);
   wire.set_num_outputs(facts.num_outputs);
+  wire.set_session_epoch(facts.session_epoch);
   return wire;
 }
 
@@ -106,7 +109,8 @@ v1::TokenOutput ToWire(TokenOutput token) {
   return wire;
 }
 
-v1::Finished ToWire(const Finished& finished) {
+v1::Finished ToWire(const Finished& finished,
+                    const std::optional<SessionInfo>& session) {
   v1::Finished wire;
   wire.set_output_index(static_cast<uint32_t>(finished.output_index));
   wire.set_reason(ToWire(finished.reason));
@@ -114,6 +118,21 @@ v1::Finished ToWire(const Finished& finished) {
   wire.set_text(finished.text);
   wire.set_text_offset(finished.text_offset);
   wire.set_num_tokens(finished.num_tokens);
+  if (session.has_value()) *wire.mutable_session() = ToWire(*session);
+  return wire;
+}
+
+v1::Session ToWire(const SessionInfo& session) {
+  v1::Session wire;
+  wire.set_id(session.id);
+  wire.set_num_tokens(session.num_tokens);
+  wire.set_num_bytes(session.bytes);
+  wire.set_epoch(session.epoch);
+  wire.set_in_use(session.in_use);
+  wire.set_created_ms(absl::ToUnixMillis(session.created));
+  wire.set_used_ms(absl::ToUnixMillis(session.used));
+  wire.set_expires_ms(absl::ToUnixMillis(session.expires));
+  wire.set_last_request_id(session.last_request);
   return wire;
 }
 

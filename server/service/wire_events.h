@@ -4,11 +4,13 @@
 #define SERVER_SERVICE_WIRE_EVENTS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "flash/v1/inference.pb.h"
 #include "server/scheduler/request.h"
+#include "server/sessions/sessions.h"
 
 namespace flash {
 
@@ -19,12 +21,15 @@ struct RequestFacts {
   int64_t max_tokens = 0;
   int64_t min_tokens = 0;
   int32_t num_outputs = 1;
+  int64_t session_epoch = 0;  // 0: none is claimed
 };
 
 v1::Accepted ToWire(const Accepted& accepted, const RequestFacts& facts);
 v1::TokenInfo ToWire(TokenInfo token);
 v1::TokenOutput ToWire(TokenOutput token);
-v1::Finished ToWire(const Finished& finished);
+v1::Finished ToWire(const Finished& finished,
+                    const std::optional<SessionInfo>& session);
+v1::Session ToWire(const SessionInfo& session);
 v1::Usage ToWire(const Usage& usage);
 v1::Timing ToWire(const Timings& timings);
 

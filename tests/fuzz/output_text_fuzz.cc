@@ -42,10 +42,11 @@ void Run(std::string_view input) {
   const size_t min_tokens = head >> 3;
 
   const ByteTokenizer tokenizer;
-  const std::vector<int32_t> ids = *tokenizer.Encode(input);
+  const std::vector<int32_t> ids =
+      *tokenizer.Encode(input, Tokenizer::Place::kFirst);
   const std::string whole = Decode(tokenizer, ids);
   OutputText output(
-      tokenizer, Tokenizer::Place::kFirst, std::make_shared<StopStrings>(stops),
+      tokenizer, {}, std::make_shared<StopStrings>(stops),
       keep ? OutputText::StopText::kKept : OutputText::StopText::kDropped);
   std::string text;
   bool stopped = false;

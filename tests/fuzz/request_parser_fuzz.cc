@@ -49,9 +49,10 @@ void TryRequest(const RequestParser& parser, const grpc::ByteBuffer& bytes) {
   if (!read.ok()) return CheckStatus(read);
   auto request = parser.Parse(wire);
   if (!request.ok()) return CheckStatus(request.status());
-  const absl::Status status = parser.ReadPrompt(InputOf(wire), **request);
+  absl::Status status = parser.ReadPrompt(InputOf(wire), **request);
+  if (status.ok()) status = parser.Settle(**request);
   if (!status.ok()) return CheckStatus(status);
-  FLASH_CHECK(!(*request)->prompt.empty());
+  FLASH_CHECK(!(*request)->prompt.empty() || !SessionUseOf(wire).id.empty());
   FLASH_CHECK((*request)->prompt.size() <= kMaxPromptTokens);
   for (const int32_t id : (*request)->prompt) {
     FLASH_CHECK(id >= 0 && id < 260);

@@ -34,7 +34,8 @@ std::vector<int32_t> HeldOutIds(const ModelFiles& files) {
   const auto tokenizer = MakeTokenizer(files.config.tokenizer, files.directory,
                                        files.config.vocab_size);
   FLASH_CHECK(tokenizer.ok());
-  std::vector<int32_t> ids = *(*tokenizer)->Encode(text);
+  std::vector<int32_t> ids =
+      *(*tokenizer)->Encode(text, Tokenizer::Place::kFirst);
   ids.resize(std::min(ids.size(), kMostTokens));
   return ids;
 }

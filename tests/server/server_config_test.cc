@@ -44,6 +44,51 @@ TEST_F(ServerConfigTest, HasDefaultsThatWork) {
   EXPECT_FALSE(config->slots.has_value());
   EXPECT_FALSE(config->threads.has_value());
   EXPECT_EQ(config->max_message_bytes, 16 << 20);
+  EXPECT_EQ(config->session_store, "memory");
+  EXPECT_FALSE(config->session_store_bytes.has_value());
+  EXPECT_EQ(config->session_ttl, std::chrono::hours(24));
+  EXPECT_EQ(config->tenant_metadata, "");
+}
+
+TEST_F(ServerConfigTest, ReadsTheFlagsOfSessions) {
+  const auto config =
+      Read({"--session_store=redis://127.0.0.1:6379",
+            "--session_store_bytes=auto", "--session_cache_bytes=0",
+            "--session_ttl=90s", "--session_compression=zstd",
+            "--prefix_cache_bytes=1000000", "--prefix_cache_sharing=all",
+            "--checkpoint_every_tokens=512", "--tenant_metadata=x-tenant"});
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->session_store, "redis://127.0.0.1:6379");
+  EXPECT_EQ(config->session_cache_bytes, 0);
+  EXPECT_EQ(config->session_ttl, std::chrono::seconds(90));
+  EXPECT_EQ(config->session_compression, SnapshotCompression::kZstd);
+  EXPECT_EQ(config->prefix_cache_bytes, 1000000);
+  EXPECT_EQ(config->prefix_cache_sharing, PrefixCache::Sharing::kAmongAll);
+  EXPECT_EQ(config->checkpoint_every_tokens, 512);
+  EXPECT_EQ(config->tenant_metadata, "x-tenant");
+  EXPECT_EQ(Read({"--session_store="})->session_store, "");
+}
+
+TEST_F(ServerConfigTest, RefusesSessionsThatCannotBeKeptSo) {
+  EXPECT_THAT(Error("--session_store=disk"), HasSubstr("dir:PATH"));
+  EXPECT_THAT(Error("--session_store_bytes=0"), HasSubstr("from 1"));
+  EXPECT_THAT(Error("--session_cache_bytes=some"), HasSubstr("auto"));
+  EXPECT_THAT(Error("--session_ttl=0s"), HasSubstr("from 1s to 720h"));
+  EXPECT_THAT(Error("--session_ttl=721h"), HasSubstr("from 1s to 720h"));
+  EXPECT_THAT(Error("--session_compression=gzip"), HasSubstr("none or zstd"));
+  EXPECT_THAT(Error("--prefix_cache_bytes=-1"), HasSubstr("from 0"));
+  EXPECT_THAT(Error("--prefix_cache_sharing=some"), HasSubstr("owner or all"));
+  EXPECT_THAT(Error("--checkpoint_every_tokens=-1"), HasSubstr("from 0"));
+  EXPECT_THAT(Error("--tenant_metadata=X-Tenant"), HasSubstr("lower-case"));
+  EXPECT_THAT(Error("--tenant_metadata=x-bin"), HasSubstr("-bin"));
+  const auto no_store =
+      Read({"--session_store=", "--checkpoint_every_tokens=8"});
+  EXPECT_THAT(std::string(no_store.status().message()),
+              HasSubstr("--session_store"));
+  const auto no_cache =
+      Read({"--prefix_cache_bytes=0", "--checkpoint_every_tokens=8"});
+  EXPECT_THAT(std::string(no_cache.status().message()),
+              HasSubstr("--prefix_cache_bytes"));
 }
 
 TEST_F(ServerConfigTest, ReadsEveryFlag) {

@@ -14,6 +14,8 @@ ABSL_FLAG(int32_t, test_number, 5, "Things. A second sentence.");
 ABSL_FLAG(std::string, test_word, "word", "A word.");
 ABSL_FLAG(bool, test_switch, false, "On or off.");
 ABSL_FLAG(bool, test_sail, false, "sail, row: the boat's.");
+ABSL_FLAG(bool, test_lamp, false, "dive: a light.");
+ABSL_FLAG(bool, test_map, false, "dive far, row: where to.");
 
 namespace flash {
 namespace {
@@ -21,6 +23,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 class CommandLineTest : public testing::Test {
  protected:
@@ -34,6 +37,14 @@ class CommandLineTest : public testing::Test {
     const auto line = Read(arguments);
     EXPECT_TRUE(absl::IsInvalidArgument(line.status()));
     return std::string(line.status().message());
+  }
+
+  static std::vector<Command> Commands() {
+    return {{"sail", "Sails."},
+            {"row", "Rows."},
+            {"swim", "Swims."},
+            {"dive deep", "Dives deep."},
+            {"dive far", "Dives far."}};
   }
 
   const absl::FlagSaver saver_;
@@ -112,23 +123,56 @@ TEST_F(CommandLineTest, RefusesAFolderAsAFlagFile) {
 }
 
 TEST_F(CommandLineTest, WantsOneCommand) {
-  program_.commands = {"sail", "row", "swim"};
+  program_.commands = Commands();
   EXPECT_TRUE(Read({"row"}).ok());
   EXPECT_TRUE(Read({"--help"}).ok());
-  EXPECT_THAT(Error({}), HasSubstr("one of sail, row, swim"));
+  EXPECT_THAT(Error({}),
+              HasSubstr("one of sail, row, swim, dive deep, dive far"));
   EXPECT_THAT(Error({"fly"}), HasSubstr("\"fly\" is not a command"));
   EXPECT_THAT(Error({"row", "faster"}),
               HasSubstr("\"faster\" is not understood"));
 }
 
 TEST_F(CommandLineTest, RefusesFlagsOfOtherCommands) {
-  program_.commands = {"sail", "row", "swim"};
+  program_.commands = Commands();
   EXPECT_TRUE(Read({"row", "--test_sail", "--test_number=1"}).ok());
   EXPECT_THAT(Error({"swim", "--test_sail"}),
               HasSubstr("--test_sail is a flag of sail and row, not of swim"));
   EXPECT_THAT(Error({"swim", "--notest_sail"}), HasSubstr("not of swim"));
   environment_ = {{"FLASH_TEST_SAIL", "true"}};
   EXPECT_TRUE(Read({"swim"}).ok());
+}
+
+TEST_F(CommandLineTest, TakesCommandsOfTwoWords) {
+  program_.commands = Commands();
+  const auto line = Read({"dive", "--test_number=1", "deep", "--test_lamp"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_THAT(line->arguments, ElementsAre("dive", "deep"));
+  EXPECT_THAT(Error({"dive"}),
+              HasSubstr("\"dive\" is not all: one of dive deep, dive far"));
+  EXPECT_THAT(Error({"dive", "low"}),
+              HasSubstr("\"dive low\" is not a command; it must be one of dive "
+                        "deep, dive far"));
+  EXPECT_THAT(Error({"dive", "deep", "now"}),
+              HasSubstr("\"now\" is not understood: after dive deep"));
+  EXPECT_THAT(Error({"swim", "--test_lamp"}),
+              HasSubstr("--test_lamp is a flag of dive, not of swim"));
+  EXPECT_THAT(Error({"dive", "deep", "--test_map"}),
+              HasSubstr("--test_map is a flag of dive far and row, not of"));
+}
+
+TEST_F(CommandLineTest, ExplainsWhatACommandDoesAndTakes) {
+  program_.commands = Commands();
+  const std::string one = HelpText(program_, {"dive", "deep"});
+  EXPECT_THAT(one, StartsWith("Dives deep.\n\nFlags:\n"));
+  EXPECT_THAT(one, HasSubstr("--test_lamp"));
+  EXPECT_THAT(one, HasSubstr("--test_number"));
+  EXPECT_THAT(one, Not(HasSubstr("--test_map")));
+  EXPECT_THAT(one, Not(HasSubstr("Dives far.")));
+  const std::string both = HelpText(program_, {"dive"});
+  EXPECT_THAT(both, StartsWith("Dives deep.\n\nDives far.\n\nFlags:\n"));
+  EXPECT_THAT(both, HasSubstr("--test_map"));
+  EXPECT_THAT(HelpText(program_, {"fly"}), StartsWith("test [flags]"));
 }
 
 TEST_F(CommandLineTest, ExplainsEachFlagWithItsDefault) {

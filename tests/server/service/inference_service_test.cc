@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "gmock/gmock.h"
-#include "server/service/text_workers.h"
+#include "server/service/workers.h"
 #include "tests/server/service/service_fixture.h"
 #include "tests/server/service/wire_details.h"
 

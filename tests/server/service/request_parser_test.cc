@@ -26,7 +26,9 @@ class RequestParserTest : public testing::Test {
     const RequestParser parser(limits_, model_, &tokenizer_);
     auto request = parser.Parse(wire);
     if (!request.ok()) return request;
-    const absl::Status status = parser.ReadPrompt(InputOf(wire), **request);
+    (*request)->start = session_;
+    absl::Status status = parser.ReadPrompt(InputOf(wire), **request);
+    if (status.ok()) status = parser.Settle(**request);
     if (!status.ok()) return status;
     return request;
   }
@@ -50,6 +52,7 @@ class RequestParserTest : public testing::Test {
 
   ServiceLimits limits_;
   ModelFacts model_ = ByteModelFacts();
+  std::shared_ptr<const Snapshot> session_;  // that the requests go on from
   ByteTokenizer tokenizer_;
 };
 
@@ -188,6 +191,88 @@ TEST_F(RequestParserTest, BoundsPromptAndPriorIdsTogether) {
   wire.mutable_prior_output_ids(0)->add_ids('d');
   EXPECT_EQ(Violation(wire, "prior_output_ids[0].ids"),
             "has 2 entries, with the prompt 5 tokens; the most is 4");
+}
+
+v1::GenerateRequest SessionRequest() {
+  v1::GenerateRequest wire;
+  wire.mutable_session()->set_id("some");
+  return wire;
+}
+
+TEST_F(RequestParserTest, AppendsToASessionWithoutBos) {
+  v1::GenerateRequest wire = SessionRequest();
+  wire.set_text("hi");
+  const auto request = Parse(wire);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT((*request)->prompt, ElementsAre('h', 'i'));
+  EXPECT_TRUE((*request)->save);
+  wire.set_text("");
+  EXPECT_THAT(Violation(wire, "text"), HasSubstr("leave it out"));
+}
+
+TEST_F(RequestParserTest, NeedsNoPromptToGoOnWithASession) {
+  const auto request = Parse(SessionRequest());
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_THAT((*request)->prompt, IsEmpty());
+  EXPECT_TRUE(SessionUseOf(SessionRequest()).keeps_seed);
+}
+
+TEST_F(RequestParserTest, KeepsTheSeedOfASessionThatGoesOnAsItIsAlone) {
+  v1::GenerateRequest wire = SessionRequest();
+  wire.mutable_sampling()->set_seed(3);
+  EXPECT_FALSE(SessionUseOf(wire).keeps_seed);
+  wire = SessionRequest();
+  wire.set_text("more");
+  EXPECT_FALSE(SessionUseOf(wire).keeps_seed);
+  EXPECT_FALSE(SessionUseOf(v1::GenerateRequest()).keeps_seed);
+}
+
+TEST_F(RequestParserTest, SavesAClaimedSessionAndOthersIfTold) {
+  v1::GenerateRequest wire = SessionRequest();
+  EXPECT_TRUE(SessionUseOf(wire).save);
+  wire.mutable_session()->set_unchanged(true);
+  EXPECT_FALSE(SessionUseOf(wire).save);
+  wire.set_save_session(true);
+  EXPECT_TRUE(SessionUseOf(wire).save);
+  EXPECT_FALSE(SessionUseOf(TextRequest("x", 1)).save);
+}
+
+TEST_F(RequestParserTest, RefusesWhatNoSessionCanDo) {
+  v1::GenerateRequest wire;
+  wire.mutable_session();
+  EXPECT_THAT(Violation(wire, "session.id"), HasSubstr("required"));
+  wire = SessionRequest();
+  wire.set_save_session(false);
+  EXPECT_THAT(Violation(wire, "save_session"), HasSubstr("unchanged"));
+  wire = SessionRequest();
+  wire.mutable_sampling()->set_num_outputs(2);
+  EXPECT_THAT(Violation(wire, "sampling.num_outputs"),
+              HasSubstr("is 2; the most is 1"));
+  wire.mutable_session()->set_unchanged(true);
+  EXPECT_TRUE(Parse(wire).ok());
+  wire.mutable_session()->set_takeover_epoch(1);
+  EXPECT_THAT(Violation(wire, "session.takeover_epoch"), HasSubstr("claimed"));
+}
+
+TEST_F(RequestParserTest, CountsTheSessionsTokensToo) {
+  model_.max_length = 10;
+  auto session = std::make_shared<Snapshot>();
+  session->position = 4;
+  session->pending = {'x'};
+  session_ = session;
+  v1::GenerateRequest wire = SessionRequest();
+  wire.set_text("ab");
+  const auto request = Parse(wire);
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ((*request)->stopping.max_tokens, 3);
+  wire.set_text("abcdef");
+  EXPECT_THAT(Violation(wire, "input"), HasSubstr("11; the most is 10"));
+  wire.set_text("abcd");
+  wire.add_prior_output_ids()->add_ids('c');
+  EXPECT_TRUE(Parse(wire).ok());
+  wire.mutable_prior_output_ids(0)->add_ids('c');
+  EXPECT_THAT(Violation(wire, "prior_output_ids[0].ids"),
+              HasSubstr("11 tokens; the most is 10"));
 }
 
 TEST_F(RequestParserTest, CountsMistakesThatItDoesNotTell) {

@@ -13,10 +13,16 @@
 
 #include "flash/v1/control.grpc.pb.h"
 #include "flash/v1/inference.grpc.pb.h"
+#include "flash/v1/sessions.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "kernels/mutex.h"
 #include "server/scheduler/engine.h"
 #include "server/service/grpc_server.h"
+#include "server/sessions/blob_store.h"
+#include "server/sessions/checkpoint_keeper.h"
+#include "server/sessions/prefix_cache.h"
+#include "server/sessions/sessions.h"
+#include "server/sessions/snapshot_codec.h"
 #include "server/tokenizer/byte_tokenizer.h"
 #include "tests/server/scheduler/fake_model.h"
 
@@ -31,6 +37,7 @@ inline ModelFacts ByteModelFacts() {
   facts.name = "bytes";
   facts.vocab_size = 260;
   facts.num_pieces = 256;
+  facts.chunk_size = 8;
   facts.bos_token_id = kBos;
   facts.eos_token_ids = {kEos};
   facts.has_text = true;
@@ -55,6 +62,15 @@ struct StreamAnswer {
     }
     return text;
   }
+  // Of the session that an output was saved to; empty if it was not.
+  std::string SessionId(uint32_t output = 0) const {
+    for (const auto& event : events) {
+      if (event.has_finished() && event.finished().output_index() == output) {
+        return event.finished().session().id();
+      }
+    }
+    return "";
+  }
   std::vector<uint32_t> Ids(uint32_t output = 0) const {
     std::vector<uint32_t> ids;
     for (const auto& event : events) {
@@ -77,6 +93,11 @@ class ServiceTest : public testing::Test {
     EngineOptions engine;
     GrpcServerOptions server;
     std::function<void()> before_step;
+    // Where sessions are kept; null: there are none.
+    std::unique_ptr<BlobStore> store;
+    Sessions::Options sessions;
+    // More than 0: there are checkpoints, in `store`, and a prefix cache.
+    int64_t checkpoint_every_tokens = 0;
   };
 
   ServiceTest() {
@@ -98,20 +119,30 @@ class ServiceTest : public testing::Test {
     model_->bias.assign(setup_.sizes.vocab_size, -50);
     for (int id = 'a'; id <= 'z'; ++id) model_->bias[id] = 0;
     model_->before_step = setup_.before_step;
+    if (setup_.checkpoint_every_tokens > 0) StartCheckpoints();
     auto engine = Engine::Create(setup_.engine, model_.get(), &tokenizer_, {});
     ASSERT_TRUE(engine.ok()) << engine.status();
     engine_ = *std::move(engine);
+    if (setup_.store != nullptr) {
+      sessions_ = std::make_unique<Sessions>(setup_.sessions,
+                                             setup_.store.get(), &codec_);
+      setup_.server.sessions = sessions_.get();
+    }
     auto server = GrpcServer::Start(setup_.server, engine_.get(), &tokenizer_);
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
     channel_ = NewChannel();
     inference_ = v1::Inference::NewStub(channel_);
     control_ = v1::Control::NewStub(channel_);
+    kept_ = v1::Sessions::NewStub(channel_);
   }
 
   void Stop() {
     server_.reset();
     engine_.reset();
+    sessions_.reset();
+    checkpoints_.reset();
+    prefix_cache_.reset();
   }
 
   std::string address() const {
@@ -160,12 +191,35 @@ class ServiceTest : public testing::Test {
   ByteTokenizer tokenizer_;
   std::unique_ptr<FakeModel> model_;
   std::unique_ptr<Engine> engine_;
+  const SnapshotCodec codec_{{.model = "fake",
+                              .tokenizer = "bytes",
+                              .state_format = "fake",
+                              .numerics = "exact"},
+                             SnapshotCompression::kNone};
+  std::unique_ptr<PrefixCache> prefix_cache_;
+  std::unique_ptr<CheckpointKeeper> checkpoints_;
+  std::unique_ptr<Sessions> sessions_;
   std::unique_ptr<GrpcServer> server_;
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Inference::Stub> inference_;
   std::unique_ptr<v1::Control::Stub> control_;
+  std::unique_ptr<v1::Sessions::Stub> kept_;
 
  private:
+  void StartCheckpoints() {
+    prefix_cache_ = std::make_unique<PrefixCache>(
+        PrefixCache::Options{.max_bytes = 1 << 20,
+                             .chunk_size = setup_.sizes.chunk_size,
+                             .fingerprint = "fake"});
+    checkpoints_ = std::make_unique<CheckpointKeeper>(
+        CheckpointKeeper::Options(), setup_.store.get());
+    setup_.engine.prefix_states = prefix_cache_.get();
+    setup_.engine.checkpoints = checkpoints_.get();
+    setup_.engine.checkpoint_every_tokens = setup_.checkpoint_every_tokens;
+    setup_.server.prefix_cache = prefix_cache_.get();
+    setup_.server.checkpoints = checkpoints_.get();
+  }
+
   Mutex mutex_;
   std::vector<CallReport> reports_ ABSL_GUARDED_BY(mutex_);
 };

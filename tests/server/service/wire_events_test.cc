@@ -37,12 +37,12 @@ TEST(WireEventsTest, SaysWhatStoppedAnOutput) {
   Finished finished;
   finished.reason = FinishReason::kStopString;
   finished.stop_string = "end";
-  EXPECT_EQ(ToWire(finished).stop().text(), "end");
+  EXPECT_EQ(ToWire(finished, std::nullopt).stop().text(), "end");
   finished.reason = FinishReason::kStopToken;
   finished.stop_token_id = 7;
-  EXPECT_EQ(ToWire(finished).stop().token_id(), 7u);
+  EXPECT_EQ(ToWire(finished, std::nullopt).stop().token_id(), 7u);
   finished.reason = FinishReason::kMaxTokens;
-  EXPECT_FALSE(ToWire(finished).has_stop());
+  EXPECT_FALSE(ToWire(finished, std::nullopt).has_stop());
 }
 
 TEST(WireEventsTest, TellsALogprobOnlyIfThereIsOne) {
