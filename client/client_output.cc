@@ -44,6 +44,7 @@ ordered_json FinishedJson(const v1::GenerateEvent& event, uint64_t seed) {
   } else if (finished.stop().has_text()) {
     json["stop"] = finished.stop().text();
   }
+  if (finished.has_session()) json["session"] = MessageJson(finished.session());
   if (event.has_usage()) json["usage"] = MessageJson(event.usage());
   if (event.has_timing()) json["timing"] = MessageJson(event.timing());
   return json;

@@ -13,36 +13,47 @@ std::string CodeName(grpc::StatusCode code) {
   return absl::StatusCodeToString(static_cast<absl::StatusCode>(code));
 }
 
-std::string ErrorReason(const grpc::Status& status) {
+namespace {
+
+// The first detail of `status` that is a Detail.
+template <typename Detail>
+std::optional<Detail> FindDetail(const grpc::Status& status) {
   google::rpc::Status details;
   details.ParseFromString(status.error_details());
+  Detail detail;
   for (const auto& any : details.details()) {
-    google::rpc::ErrorInfo info;
-    if (any.UnpackTo(&info)) return info.reason();
+    if (any.UnpackTo(&detail)) return detail;
   }
-  return "";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string ErrorReason(const grpc::Status& status) {
+  const auto info = FindDetail<google::rpc::ErrorInfo>(status);
+  return info.has_value() ? info->reason() : "";
+}
+
+std::optional<std::chrono::milliseconds> RetryDelay(
+    const grpc::Status& status) {
+  const auto retry = FindDetail<google::rpc::RetryInfo>(status);
+  if (!retry.has_value()) return std::nullopt;
+  return std::chrono::milliseconds(retry->retry_delay().seconds() * 1000 +
+                                   retry->retry_delay().nanos() / 1'000'000);
 }
 
 std::string ErrorText(const grpc::Status& status) {
   std::string more;
-  google::rpc::Status details;
-  details.ParseFromString(status.error_details());
-  for (const auto& any : details.details()) {
-    google::rpc::BadRequest bad_request;
-    google::rpc::RetryInfo retry;
-    if (any.UnpackTo(&bad_request)) {
-      for (const auto& violation : bad_request.field_violations()) {
-        if (absl::StrContains(status.error_message(), violation.description()))
-          continue;
-        absl::StrAppend(&more, "; ", violation.field(), " ",
-                        violation.description());
-      }
-    } else if (any.UnpackTo(&retry)) {
-      absl::StrAppend(&more, "; try again in ",
-                      retry.retry_delay().seconds() * 1000 +
-                          retry.retry_delay().nanos() / 1'000'000,
-                      " ms");
+  if (const auto bad = FindDetail<google::rpc::BadRequest>(status)) {
+    for (const auto& violation : bad->field_violations()) {
+      if (absl::StrContains(status.error_message(), violation.description()))
+        continue;
+      absl::StrAppend(&more, "; ", violation.field(), " ",
+                      violation.description());
     }
+  }
+  if (const auto delay = RetryDelay(status)) {
+    absl::StrAppend(&more, "; try again in ", delay->count(), " ms");
   }
   const std::string info = ErrorReason(status);
   const std::string reason = info.empty() ? "" : absl::StrCat(" (", info, ")");

@@ -3,6 +3,7 @@
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
 
+#include <algorithm>
 #include <thread>
 
 namespace flash {
@@ -31,18 +32,69 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
                                    arguments);
 }
 
+using SystemClock = std::chrono::system_clock;
+
+std::optional<SystemClock::time_point> After(
+    std::optional<std::chrono::milliseconds> timeout) {
+  if (!timeout.has_value()) return std::nullopt;
+  return SystemClock::now() + *timeout;
+}
+
 }  // namespace
+
+CancellableCall::CancellableCall(
+    std::optional<std::chrono::milliseconds> timeout)
+    : deadline_(After(timeout)) {}
+
+void CancellableCall::Cancel() {
+  MutexLock lock(&mutex_);
+  cancelled_ = true;
+  if (context_ != nullptr) context_->TryCancel();
+  cancel_.NotifyAll();
+}
+
+bool CancellableCall::cancelled() const {
+  MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+bool CancellableCall::Pause(std::chrono::milliseconds time) {
+  const auto end = SystemClock::now() + time;
+  const auto until = deadline_.has_value() ? std::min(*deadline_, end) : end;
+  const auto left = until - SystemClock::now();
+  const auto wake = std::chrono::steady_clock::now() + left;
+  MutexLock lock(&mutex_);
+  while (!cancelled_ && std::chrono::steady_clock::now() < wake) {
+    cancel_.WaitUntil(&mutex_, wake);
+  }
+  return !cancelled_ && until == end;
+}
+
+grpc::ClientContext* CancellableCall::Begin(
+    std::optional<std::chrono::milliseconds> timeout) {
+  auto deadline = After(timeout);
+  if (!deadline.has_value() ||
+      (deadline_.has_value() && *deadline_ < *deadline)) {
+    deadline = deadline_;
+  }
+  MutexLock lock(&mutex_);
+  context_ = std::make_unique<grpc::ClientContext>();
+  if (deadline.has_value()) context_->set_deadline(*deadline);
+  if (cancelled_) context_->TryCancel();
+  return context_.get();
+}
 
 FlashClient::FlashClient(const std::string& address)
     : channel_(Connect(address)),
       inference_(v1::Inference::NewStub(channel_)),
+      sessions_(v1::Sessions::NewStub(channel_)),
       control_(v1::Control::NewStub(channel_)),
       health_(grpc::health::v1::Health::NewStub(channel_)) {}
 
 grpc::Status FlashClient::Generate(
     const v1::GenerateRequest& request, CancellableCall& call,
-    const std::function<void(const v1::GenerateEvent&)>& on_event) {
-  const auto reader = inference_->Generate(&call.context_, request);
+    const std::function<void(v1::GenerateEvent&)>& on_event) {
+  const auto reader = inference_->Generate(call.Begin(), request);
   v1::GenerateEvent event;
   while (reader->Read(&event)) on_event(event);
   return reader->Finish();
@@ -51,23 +103,89 @@ grpc::Status FlashClient::Generate(
 grpc::Status FlashClient::GenerateUnary(const v1::GenerateRequest& request,
                                         CancellableCall& call,
                                         v1::GenerateResult& result) {
-  return inference_->GenerateUnary(&call.context_, request, &result);
+  return inference_->GenerateUnary(call.Begin(), request, &result);
 }
 
 grpc::Status FlashClient::Score(const v1::ScoreRequest& request,
                                 CancellableCall& call,
                                 v1::ScoreResult& result) {
-  return inference_->Score(&call.context_, request, &result);
+  return inference_->Score(call.Begin(), request, &result);
 }
 
-grpc::Status FlashClient::GetServerInfo(v1::ServerInfo& info) {
-  CancellableCall call(kInfoTimeout);
-  return control_->GetServerInfo(&call.context_, {}, &info);
+grpc::Status FlashClient::GetServerInfo(CancellableCall& call,
+                                        v1::ServerInfo& info) {
+  return control_->GetServerInfo(call.Begin(kInfoTimeout), {}, &info);
 }
 
-grpc::Status FlashClient::GetModelInfo(v1::ModelInfo& info) {
-  CancellableCall call(kInfoTimeout);
-  return control_->GetModelInfo(&call.context_, {}, &info);
+grpc::Status FlashClient::GetModelInfo(CancellableCall& call,
+                                       v1::ModelInfo& info) {
+  return control_->GetModelInfo(call.Begin(kInfoTimeout), {}, &info);
+}
+
+grpc::Status FlashClient::SaveSession(const v1::SaveSessionRequest& request,
+                                      CancellableCall& call,
+                                      v1::Session& session) {
+  return sessions_->Save(call.Begin(), request, &session);
+}
+
+grpc::Status FlashClient::GetSession(const std::string& id,
+                                     CancellableCall& call,
+                                     v1::Session& session) {
+  v1::GetSessionRequest request;
+  request.set_id(id);
+  return sessions_->Get(call.Begin(), request, &session);
+}
+
+grpc::Status FlashClient::ListSessions(const v1::ListSessionsRequest& request,
+                                       CancellableCall& call,
+                                       v1::ListSessionsResult& result) {
+  return sessions_->List(call.Begin(), request, &result);
+}
+
+grpc::Status FlashClient::ForkSession(const v1::ForkSessionRequest& request,
+                                      CancellableCall& call,
+                                      v1::ForkSessionResult& result) {
+  return sessions_->Fork(call.Begin(), request, &result);
+}
+
+grpc::Status FlashClient::DeleteSession(const std::string& id,
+                                        CancellableCall& call) {
+  v1::DeleteSessionRequest request;
+  request.set_id(id);
+  v1::DeleteSessionResult result;
+  return sessions_->Delete(call.Begin(), request, &result);
+}
+
+grpc::Status FlashClient::PinSession(const v1::PinSessionRequest& request,
+                                     CancellableCall& call,
+                                     v1::Session& session) {
+  return sessions_->Pin(call.Begin(), request, &session);
+}
+
+grpc::Status FlashClient::ExportSession(
+    const std::string& id, CancellableCall& call,
+    const std::function<bool(const std::string&)>& on_data) {
+  v1::ExportSessionRequest request;
+  request.set_id(id);
+  grpc::ClientContext* context = call.Begin();
+  const auto reader = sessions_->Export(context, request);
+  v1::SnapshotChunk chunk;
+  while (reader->Read(&chunk)) {
+    if (!on_data(chunk.data())) context->TryCancel();
+  }
+  return reader->Finish();
+}
+
+grpc::Status FlashClient::ImportSession(
+    const std::function<std::string()>& next, CancellableCall& call,
+    v1::Session& session) {
+  const auto writer = sessions_->Import(call.Begin(), &session);
+  v1::SnapshotChunk chunk;
+  for (chunk.set_data(next()); !chunk.data().empty(); chunk.set_data(next())) {
+    if (!writer->Write(chunk)) break;
+  }
+  writer->WritesDone();
+  return writer->Finish();
 }
 
 grpc::Status FlashClient::WaitUntilServing(std::chrono::milliseconds timeout) {
@@ -75,9 +193,10 @@ grpc::Status FlashClient::WaitUntilServing(std::chrono::milliseconds timeout) {
   grpc::health::v1::HealthCheckRequest request;
   request.set_service("flash.v1.Inference");
   while (true) {
-    CancellableCall call(kProbeTimeout);
+    CancellableCall call;
     grpc::health::v1::HealthCheckResponse response;
-    grpc::Status status = health_->Check(&call.context_, request, &response);
+    grpc::Status status =
+        health_->Check(call.Begin(kProbeTimeout), request, &response);
     if (status.ok() &&
         response.status() == grpc::health::v1::HealthCheckResponse::SERVING) {
       return status;

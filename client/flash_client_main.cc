@@ -1,48 +1,23 @@
-// flash-client: one call to a server, for people and scripts.
+// flash-client: talks to a server, for people and scripts.
 
 #include <signal.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
-#include <thread>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_join.h"
+#include "client/chat_command.h"
 #include "client/client_flags.h"
 #include "client/client_output.h"
-#include "client/complain.h"
-#include "client/error_text.h"
-#include "client/flash_client.h"
-#include "server/command_line/standard_output.h"
+#include "client/client_program.h"
+#include "client/interrupts.h"
+#include "client/resuming_client.h"
+#include "client/session_commands.h"
 
 namespace flash {
 namespace {
-
-constexpr char kName[] = "flash-client";
-
-// Cancels `call` on Ctrl-C; a second one ends the program. To be called before
-// there are threads, which would take the signal. `call` lives until the end.
-void CancelOnInterrupt(CancellableCall* call) {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::thread([signals, call] {
-    int signal = 0;
-    sigwait(&signals, &signal);
-    call->Cancel();
-    sigwait(&signals, &signal);
-    std::_Exit(kFailed);
-  }).detach();
-}
-
-int Fail(const grpc::Status& status) {
-  return Complain(kName, ErrorText(status), kFailed);
-}
-
-int Print(const std::string& text) {
-  const absl::Status printed = WriteOut(text);
-  return printed.ok() ? 0 : Complain(kName, printed);
-}
 
 // OK once the server may be asked.
 grpc::Status Wait(FlashClient& client, const ClientConfig& config) {
@@ -50,31 +25,43 @@ grpc::Status Wait(FlashClient& client, const ClientConfig& config) {
                                  : grpc::Status::OK;
 }
 
-int Generate(FlashClient& client, const ClientConfig& config,
+// Tells, on the standard error, what the text was saved as.
+void SaySession(const v1::GenerateEvent& event) {
+  if (!event.finished().has_session()) return;
+  const v1::Session& session = event.finished().session();
+  std::fprintf(stderr, "%s: session %s (%llu tokens)\n", kClientName,
+               session.id().c_str(),
+               static_cast<unsigned long long>(session.num_tokens()));
+}
+
+int Generate(ResumingClient& client, const ClientConfig& config,
              CancellableCall& call) {
   const auto request = GenerateRequestFromFlags();
-  if (!request.ok()) return Complain(kName, request.status());
-  grpc::Status status = Wait(client, config);
+  if (!request.ok()) return Complain(kClientName, request.status());
+  grpc::Status status = Wait(client.server(), config);
   if (!status.ok()) return Fail(status);
+  const bool json = config.output == OutputFormat::kJson;
   uint64_t seed = 0;
   absl::Status printed;
-  status = client.Generate(*request, call, [&](const v1::GenerateEvent& event) {
-    if (event.has_accepted()) seed = event.accepted().seed();
-    if (!printed.ok()) return;
-    printed =
-        WriteOut(config.output == OutputFormat::kJson ? EventJson(event, seed)
-                                                      : EventText(event));
-    if (!printed.ok()) call.Cancel();
-  });
+  status = client.Generate(
+      *request, call,
+      [&](const v1::GenerateEvent& event) {
+        if (event.has_accepted()) seed = event.accepted().seed();
+        if (!printed.ok()) return;
+        printed = WriteOut(json ? EventJson(event, seed) : EventText(event));
+        if (!printed.ok()) call.Cancel();
+        if (!json) SaySession(event);
+      },
+      SayWhereItGoesOn);
   // This is why the call was cancelled, so it is what there is to tell.
-  if (!printed.ok()) return Complain(kName, printed);
+  if (!printed.ok()) return Complain(kClientName, printed);
   return status.ok() ? 0 : Fail(status);
 }
 
 int Score(FlashClient& client, const ClientConfig& config,
           CancellableCall& call) {
   const auto request = ScoreRequestFromFlags();
-  if (!request.ok()) return Complain(kName, request.status());
+  if (!request.ok()) return Complain(kClientName, request.status());
   v1::ScoreResult result;
   grpc::Status status = Wait(client, config);
   if (status.ok()) status = client.Score(*request, call, result);
@@ -83,15 +70,27 @@ int Score(FlashClient& client, const ClientConfig& config,
                                                     : ScoreText(result));
 }
 
-int Info(FlashClient& client, const ClientConfig& config) {
+int Info(FlashClient& client, const ClientConfig& config,
+         CancellableCall& call) {
   v1::ServerInfo server;
   v1::ModelInfo model;
   grpc::Status status = Wait(client, config);
-  if (status.ok()) status = client.GetServerInfo(server);
-  if (status.ok()) status = client.GetModelInfo(model);
+  if (status.ok()) status = client.GetServerInfo(call, server);
+  if (status.ok()) status = client.GetModelInfo(call, model);
   if (!status.ok()) return Fail(status);
   return Print(config.output == OutputFormat::kJson ? InfoJson(server, model)
                                                     : InfoText(server, model));
+}
+
+int RunCommand(const std::string& command, const ClientConfig& config,
+               ResumingClient& client, CancellableCall& call) {
+  if (command == "generate") return Generate(client, config, call);
+  FlashClient& server = client.server();
+  if (command == "score") return Score(server, config, call);
+  if (command == "info") return Info(server, config, call);
+  const grpc::Status status = Wait(server, config);
+  if (!status.ok()) return Fail(status);
+  return RunSessionCommand(command, config, server, call);
 }
 
 int ClientMain(int argc, char** argv) {
@@ -99,14 +98,19 @@ int ClientMain(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   const auto arguments = ReadCommandLineOrExit(ClientProgram(), argc, argv);
   const auto config = ClientConfigFromFlags();
-  if (!config.ok()) return Complain(kName, config.status());
+  if (!config.ok()) return Complain(kClientName, config.status());
+  Interrupts interrupts;
+  ResumingClient client(config->servers, config->resume);
+  const std::string command = absl::StrJoin(arguments, " ");
+  if (command == "chat") {
+    const grpc::Status status = Wait(client.server(), *config);
+    return status.ok() ? RunChat(*config, client, interrupts) : Fail(status);
+  }
   CancellableCall call(config->timeout);
-  CancelOnInterrupt(&call);
-  FlashClient client(config->server);
-  const std::string& command = arguments[0];  // one of the program's
-  if (command == "generate") return Generate(client, *config, call);
-  if (command == "score") return Score(client, *config, call);
-  return Info(client, *config);
+  interrupts.Call([&call] { call.Cancel(); });
+  const int exit_code = RunCommand(command, *config, client, call);
+  interrupts.Call([] {});  // `call` ends here
+  return exit_code;
 }
 
 }  // namespace

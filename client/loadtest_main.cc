@@ -51,8 +51,9 @@ grpc::Status Look(const LoadtestConfig& config, v1::ServerInfo& server,
     const grpc::Status serving = client.WaitUntilServing(config.wait);
     if (!serving.ok()) return serving;
   }
-  const grpc::Status status = client.GetServerInfo(server);
-  return status.ok() ? client.GetModelInfo(model) : status;
+  CancellableCall call;
+  const grpc::Status status = client.GetServerInfo(call, server);
+  return status.ok() ? client.GetModelInfo(call, model) : status;
 }
 
 // Writes `text` to the file of --output_json: std::ios::trunc in the place of

@@ -139,6 +139,72 @@ TEST_F(ClientFlagsTest, RefusesNoServerAndTimesThatAreNone) {
               HasSubstr("--timeout is -1s"));
 }
 
+TEST_F(ClientFlagsTest, TakesAListOfServers) {
+  Set({"--server=a:1, b:2,c:3", "--resume_timeout=2s"});
+  const auto config = ClientConfigFromFlags();
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_THAT(config->servers, ElementsAre("a:1", "b:2", "c:3"));
+  EXPECT_TRUE(config->resume.resume);
+  EXPECT_EQ(config->resume.patience.count(), 2000);
+  Set({"--server=a:1,", "--noresume"});
+  EXPECT_THAT(Error(ClientConfigFromFlags().status()),
+              HasSubstr("--server is empty"));
+}
+
+TEST_F(ClientFlagsTest, GoesOnWithASessionWithOrWithoutAPrompt) {
+  Set({"--session=s"});
+  auto request = GenerateRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->session().id(), "s");
+  EXPECT_EQ(request->input_case(), v1::GenerateRequest::INPUT_NOT_SET);
+  EXPECT_FALSE(request->session().has_unchanged());
+  EXPECT_FALSE(request->has_save_session());
+  Set({"--prompt=x", "--session_unchanged", "--save_session"});
+  request = GenerateRequestFromFlags();
+  ASSERT_TRUE(request.ok()) << request.status();
+  EXPECT_EQ(request->text(), "x");
+  EXPECT_TRUE(request->session().unchanged());
+  EXPECT_TRUE(request->save_session());
+  Set({"--session="});
+  EXPECT_THAT(Error(GenerateRequestFromFlags().status()),
+              HasSubstr("--session_unchanged is about a --session"));
+}
+
+TEST_F(ClientFlagsTest, MakesTheRequestsAboutSessions) {
+  EXPECT_THAT(Error(SessionFromFlags().status()), HasSubstr("set --session"));
+  EXPECT_THAT(Error(FileFromFlags().status()), HasSubstr("set --file"));
+  EXPECT_THAT(Error(SaveSessionRequestFromFlags().status()),
+              HasSubstr("set --request_id"));
+  Set({"--session=s", "--count=3", "--request_id=r", "--output_index=2"});
+  EXPECT_EQ(ForkSessionRequestFromFlags()->count(), 3u);
+  EXPECT_EQ(SaveSessionRequestFromFlags()->request_id(), "r");
+  EXPECT_EQ(SaveSessionRequestFromFlags()->output_index(), 2u);
+  EXPECT_THAT(Error(PinSessionRequestFromFlags().status()),
+              HasSubstr("--time_to_live is 0"));
+  Set({"--time_to_live=1h"});
+  EXPECT_EQ(PinSessionRequestFromFlags()->time_to_live_seconds(), 3600u);
+}
+
+TEST_F(ClientFlagsTest, PutsALineEndBeforeALineOfAChat) {
+  Set({"--temperature=0"});
+  const auto settings = ChatSettingsFromFlags();
+  ASSERT_TRUE(settings.ok()) << settings.status();
+  EXPECT_EQ(settings->prefix, "\n");
+  EXPECT_EQ(settings->suffix, "");
+  EXPECT_TRUE(settings->request.sampling().has_temperature());
+  Set({"--prefix="});
+  EXPECT_EQ(ChatSettingsFromFlags()->prefix, "");
+}
+
+TEST_F(ClientFlagsTest, EveryCommandSaysInALineWhatItDoes) {
+  const Program program = ClientProgram();
+  for (const Command& command : program.commands) {
+    EXPECT_THAT(command.help,
+                HasSubstr("flash-client " + command.name + " [flags]: "));
+    EXPECT_THAT(program.usage, HasSubstr("\n  " + command.name + " "));
+  }
+}
+
 TEST_F(ClientFlagsTest, RefusesAnUnknownOutput) {
   Set({"--output=xml"});
   EXPECT_THAT(std::string(ClientConfigFromFlags().status().message()),

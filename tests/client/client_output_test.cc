@@ -44,6 +44,15 @@ TEST(ClientOutputTest, WritesTheEndWithItsUsage) {
   EXPECT_EQ(object["finished"]["usage"]["prompt_tokens"], uint64_t{1} << 40);
 }
 
+TEST(ClientOutputTest, NamesTheSessionThatTheTextWasSavedAs) {
+  v1::GenerateEvent event;
+  event.mutable_finished();
+  EXPECT_FALSE(
+      json::parse(EventJson(event, 9))["finished"].contains("session"));
+  event.mutable_finished()->mutable_session()->set_id("s");
+  EXPECT_EQ(json::parse(EventJson(event, 9))["finished"]["session"]["id"], "s");
+}
+
 TEST(ClientOutputTest, WritesNothingForWhatIsAccepted) {
   v1::GenerateEvent event;
   event.mutable_accepted();

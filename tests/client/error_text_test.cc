@@ -48,6 +48,20 @@ TEST(ErrorTextTest, FindsTheReason) {
             "");
 }
 
+TEST(ErrorTextTest, FindsWhenToTryAgain) {
+  google::rpc::Status packed;
+  google::rpc::RetryInfo retry;
+  retry.mutable_retry_delay()->set_seconds(1);
+  retry.mutable_retry_delay()->set_nanos(5'000'000);
+  packed.add_details()->PackFrom(google::rpc::ErrorInfo());
+  packed.add_details()->PackFrom(retry);
+  const auto delay = RetryDelay(grpc::Status(
+      grpc::StatusCode::RESOURCE_EXHAUSTED, "", packed.SerializeAsString()));
+  ASSERT_TRUE(delay.has_value());
+  EXPECT_EQ(delay->count(), 1005);
+  EXPECT_FALSE(RetryDelay(grpc::Status::OK).has_value());
+}
+
 TEST(ErrorTextTest, DoesNotSayTheSameTwice) {
   EXPECT_EQ(ErrorText(grpc::Status(grpc::StatusCode::CANCELLED, "CANCELLED")),
             "CANCELLED");
