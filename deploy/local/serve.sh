@@ -91,6 +91,7 @@ The server listens on $address and logs to $log; Ctrl-C stops it. To try next, i
   build/bin/flash-client generate --server=$address --prompt='In the beginning' --max_tokens=200 --temperature=0.7
   build/bin/flash-client generate --server=$address --prompt='HACKER, n.' --output=json --logprobs=3
   build/bin/flash-client score --server=$address --text='The Lord is my shepherd' --output=json
+  build/bin/flash-client chat --server=$address --max_tokens=60
   build/bin/flash-client info --server=$address
   build/bin/flash-loadtest --server=$address --sessions=16 --prompt_tokens=64 --max_tokens=128 --duration=10
 END

@@ -16,7 +16,7 @@ work=$(mktemp -d)
 trap 'kill -TERM $(jobs -p) 2>/dev/null || true; wait; rm -rf "$work"' EXIT
 
 for drafted in 0 7; do
-  "$build/bin/flash-server" --model="$model" --listen=127.0.0.1:0 \
+  "$build/bin/flash-server" --model="$model" --listen=127.0.0.1:0 --prefix_cache_bytes=0 \
     --metrics_listen= --slots=8 --max_drafted_tokens="$drafted" \
     --port_file="$work/port$drafted" 2>/dev/null &
 done

@@ -21,7 +21,7 @@ work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 
 "$build/bin/flash-bench" --preset=112m --write_model="$work/112m"
-"$build/bin/flash-server" --model="$work/112m" --listen=127.0.0.1:0 \
+"$build/bin/flash-server" --model="$work/112m" --listen=127.0.0.1:0 --prefix_cache_bytes=0 \
   --metrics_listen= --port_file="$work/port" 2>/dev/null &
 until [ -s "$work/port" ]; do sleep 0.05; done
 

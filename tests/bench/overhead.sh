@@ -20,7 +20,7 @@ trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
   --threads="$(nproc)" >"$work/bench.json"
 metrics=127.0.0.1:$(python3 -c 'import socket
 s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$build/bin/flash-server" --model="$work/112m" --listen=127.0.0.1:0 \
+"$build/bin/flash-server" --model="$work/112m" --listen=127.0.0.1:0 --prefix_cache_bytes=0 \
   --metrics_listen="$metrics" --port_file="$work/port" 2>/dev/null &
 server=$!
 until [ -s "$work/port" ]; do sleep 0.05; done

@@ -14,7 +14,7 @@ trap 'kill -TERM $server 2>/dev/null || true; rm -rf "$work"' EXIT
 "$build/bin/flash-bench" --preset=112m --write_model="$work/112m"
 for model in deploy/models/demo "$work/112m"; do
   rm -f "$work/port"
-  "$build/bin/flash-server" --model="$model" --listen=127.0.0.1:0 \
+  "$build/bin/flash-server" --model="$model" --listen=127.0.0.1:0 --prefix_cache_bytes=0 \
     --metrics_listen= --port_file="$work/port" 2>/dev/null &
   server=$!
   until [ -s "$work/port" ]; do sleep 0.05; done

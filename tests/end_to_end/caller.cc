@@ -6,7 +6,10 @@
 namespace flash {
 
 void Heard::Take(const v1::GenerateEvent& event) {
-  if (event.has_accepted()) seed = event.accepted().seed();
+  if (event.has_accepted()) {
+    seed = event.accepted().seed();
+    session_epoch = event.accepted().session_epoch();
+  }
   if (event.has_token()) {
     const v1::TokenOutput& token = event.token();
     in_order &=
@@ -21,6 +24,7 @@ void Heard::Take(const v1::GenerateEvent& event) {
     text += event.finished().text();
     reason = event.finished().reason();
     usage = event.usage();
+    session = event.finished().session();
   }
 }
 
@@ -32,6 +36,7 @@ Caller::Caller(const std::string& address) {
       address, grpc::InsecureChannelCredentials(), arguments);
   inference_ = v1::Inference::NewStub(channel_);
   control_ = v1::Control::NewStub(channel_);
+  sessions_ = v1::Sessions::NewStub(channel_);
 }
 
 Heard Caller::Generate(const v1::GenerateRequest& request) {
@@ -42,6 +47,43 @@ Heard Caller::Generate(const v1::GenerateRequest& request) {
   while (reader->Read(&event)) heard.Take(event);
   heard.status = reader->Finish();
   return heard;
+}
+
+std::string Caller::Export(const std::string& id) {
+  v1::ExportSessionRequest request;
+  request.set_id(id);
+  grpc::ClientContext context;
+  const auto reader = sessions_->Export(&context, request);
+  std::string bytes;
+  v1::SnapshotChunk chunk;
+  while (reader->Read(&chunk)) bytes += chunk.data();
+  return reader->Finish().ok() ? bytes : "";
+}
+
+std::string Caller::Import(const std::string& bytes) {
+  constexpr size_t kChunkBytes = 256 << 10;
+  grpc::ClientContext context;
+  v1::Session session;
+  const auto writer = sessions_->Import(&context, &session);
+  for (size_t begin = 0; begin < bytes.size(); begin += kChunkBytes) {
+    v1::SnapshotChunk chunk;
+    chunk.set_data(bytes.substr(begin, kChunkBytes));
+    if (!writer->Write(chunk)) break;
+  }
+  writer->WritesDone();
+  return writer->Finish().ok() ? session.id() : "";
+}
+
+std::vector<std::string> Caller::Fork(const std::string& id, uint32_t count) {
+  v1::ForkSessionRequest request;
+  request.set_id(id);
+  request.set_count(count);
+  grpc::ClientContext context;
+  v1::ForkSessionResult result;
+  std::vector<std::string> ids;
+  if (!sessions_->Fork(&context, request, &result).ok()) return ids;
+  for (const v1::Session& fork : result.sessions()) ids.push_back(fork.id());
+  return ids;
 }
 
 v1::ServerInfo Caller::Info() {

@@ -13,6 +13,7 @@
 
 #include "flash/v1/control.grpc.pb.h"
 #include "flash/v1/inference.grpc.pb.h"
+#include "flash/v1/sessions.grpc.pb.h"
 
 namespace flash {
 
@@ -24,6 +25,8 @@ struct Heard {
   v1::FinishReason reason = v1::FINISH_REASON_UNSPECIFIED;
   v1::Usage usage;
   uint64_t seed = 0;
+  uint64_t session_epoch = 0;
+  v1::Session session;  // that the output was saved to
   // The text's length when each token had been heard.
   std::vector<size_t> text_sizes;
   // False if an offset or an index was not the one that had to come.
@@ -41,7 +44,14 @@ class Caller {
   // Streams one output to its end.
   Heard Generate(const v1::GenerateRequest& request);
 
+  // The bytes of a session; empty if it cannot be had.
+  std::string Export(const std::string& id);
+  // The new session's id; empty if it is refused.
+  std::string Import(const std::string& bytes);
+  std::vector<std::string> Fork(const std::string& id, uint32_t count);
+
   v1::Inference::Stub& inference() { return *inference_; }
+  v1::Sessions::Stub& sessions() { return *sessions_; }
   v1::ServerInfo Info();
   v1::Load Load() { return Info().load(); }
 
@@ -55,6 +65,7 @@ class Caller {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::Inference::Stub> inference_;
   std::unique_ptr<v1::Control::Stub> control_;
+  std::unique_ptr<v1::Sessions::Stub> sessions_;
 };
 
 }  // namespace flash

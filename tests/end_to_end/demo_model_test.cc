@@ -61,6 +61,12 @@ class DemoModelTest : public testing::Test {
   std::unique_ptr<ServerProcess> server_;
 };
 
+// All but what the server had at hand, which is no part of the answer.
+std::string Counts(v1::Usage usage) {
+  usage.clear_cached_prompt_tokens();
+  return usage.SerializeAsString();
+}
+
 void ExpectEqual(const Heard& a, const Heard& b) {
   EXPECT_TRUE(a.status.ok()) << a.status.error_message();
   EXPECT_TRUE(b.status.ok()) << b.status.error_message();
@@ -69,7 +75,7 @@ void ExpectEqual(const Heard& a, const Heard& b) {
   EXPECT_EQ(a.logprobs, b.logprobs);  // floats: the same or not
   EXPECT_EQ(a.text, b.text);
   EXPECT_EQ(a.reason, b.reason);
-  EXPECT_EQ(a.usage.SerializeAsString(), b.usage.SerializeAsString());
+  EXPECT_EQ(Counts(a.usage), Counts(b.usage));
 }
 
 TEST_F(DemoModelTest, ManyStreamsAtOnceEachEqualTheirSoloRun) {
@@ -159,8 +165,7 @@ TEST_F(DemoModelTest, AUnaryCallGivesWhatAStreamGives) {
       EXPECT_EQ(result.outputs(0).tokens(t).id(), stream.ids[t]);
       EXPECT_EQ(result.outputs(0).tokens(t).logprob(), stream.logprobs[t]);
     }
-    EXPECT_EQ(result.usage().SerializeAsString(),
-              stream.usage.SerializeAsString());
+    EXPECT_EQ(Counts(result.usage()), Counts(stream.usage));
   }
 }
 
@@ -278,7 +283,10 @@ TEST_F(DemoModelTest, AReaderThatStopsReadingHoldsUpNobody) {
   ASSERT_TRUE(stopped->Read(&event));
   // Others come and finish meanwhile, and the server's memory stays put.
   Caller caller(server.address());
-  caller.Generate(Request("And it came to pass", 500));
+  // Each slot's memory is there once somebody has used it.
+  for (int slot = 0; slot < 4; ++slot) {
+    caller.Generate(Request("And it came to pass", 500));
+  }
   const int64_t before = server.ResidentBytes();
   for (int n = 0; n < 5; ++n) {
     v1::GenerateRequest request = Request("And it came to pass", 1000);

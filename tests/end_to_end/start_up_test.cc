@@ -118,6 +118,9 @@ TEST(CommandLineTest, WrongUsageExitsWithTwo) {
       {"--model=x", "--slots=none"},
       {"--model=x", "--listen=nowhere"},
       {"--model=x", "--weights=float8"},
+      {"--model=x", "--session_store=somewhere"},
+      {"--model=x", "--session_compression=gzip"},
+      {"--model=x", "--checkpoint_every_tokens=8", "--prefix_cache_bytes=0"},
       {"--model=x", "stray"}};
   for (const auto& flags : wrong) {
     ServerProcess server(flags);
@@ -135,6 +138,28 @@ TEST(CommandLineTest, APortFileReplacesNothingButPlainFiles) {
   EXPECT_EQ(server.Wait(), 1);
   EXPECT_THAT(server.Errors(), HasSubstr("not a plain file"));
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST(CommandLineTest, AStoreThatCannotBeUsedExitsWithOne) {
+  const std::string model = "--model=" FLASH_SOURCE_DIR "/tests/cases/paper";
+  TemporaryDirectory directory;
+  directory.Write("file", "");
+  for (const std::string& store :
+       {"dir:" + directory.path() + "/file/below",
+        std::string("redis://127.0.0.1:1"), std::string("dir:")}) {
+    ServerProcess server({model, "--session_store=" + store});
+    EXPECT_EQ(server.Wait(), 1) << store;
+    const std::string errors = server.Errors();
+    EXPECT_THAT(errors, HasSubstr(store)) << errors;
+    EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
+  }
+}
+
+TEST(CommandLineTest, MemoryThatIsNotThereExitsWithOne) {
+  const std::string model = "--model=" FLASH_SOURCE_DIR "/tests/cases/paper";
+  ServerProcess server({model, "--prefix_cache_bytes=1000000000000000"});
+  EXPECT_EQ(server.Wait(), 1);
+  EXPECT_THAT(server.Errors(), HasSubstr("leave nothing for slots"));
 }
 
 TEST(CommandLineTest, AnAddressInUseExitsWithOne) {
