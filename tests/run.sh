@@ -52,7 +52,9 @@ if [ -n "$sanitizer" ]; then
   # ThreadSanitizer does not see how gRPC, which is not built for it, hands a
   # call from thread to thread, and would report every call.
   [ "$sanitizer" = thread ] &&
-    left_out+='|DemoModelTest|ContinuationTest|ServiceTest|TokenStreamTest|GrpcServerTest'
+    left_out+='|DemoModelTest|ContinuationTest|ServiceTest|TokenStreamTest|GrpcServerTest|OwnersTest'
+  [ "$sanitizer" = thread ] &&
+    left_out+='|ServedSessionsTest|EveryTypeTest|ResumptionTest|ClientSessionTest|ResumingClientTest|ChatTest|SnapshotFileTest'
   ctest_arguments+=(-LE python -E "$left_out")
 fi
 cmake -S . -B "$folder" -G Ninja "${arguments[@]}" >/dev/null

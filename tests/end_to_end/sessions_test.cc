@@ -80,7 +80,7 @@ void ExpectJoined(const Heard& begin, const Heard& rest, const Heard& whole) {
   EXPECT_EQ(std::string(kStop).substr(0, held.size()), held);
 }
 
-class SessionsTest : public testing::Test {
+class ServedSessionsTest : public testing::Test {
  protected:
   // A server with these flags beside the model's.
   std::unique_ptr<ServerProcess> Start(std::vector<std::string> flags) {
@@ -96,7 +96,7 @@ class SessionsTest : public testing::Test {
   const TemporaryDirectory store_;
 };
 
-class EveryTypeTest : public SessionsTest,
+class EveryTypeTest : public ServedSessionsTest,
                       public testing::WithParamInterface<std::string> {};
 
 TEST_P(EveryTypeTest, GoesOnAfterExportRestartAndImport) {
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Weights, EveryTypeTest,
                          testing::Values("float32", "bfloat16", "int8"),
                          [](const auto& info) { return info.param; });
 
-TEST_F(SessionsTest, ADirectoryOutlivesTheServerThatIsKilled) {
+TEST_F(ServedSessionsTest, ADirectoryOutlivesTheServerThatIsKilled) {
   auto server = Start({StoreFlag()});
   auto caller = std::make_unique<Caller>(server->address());
   EXPECT_EQ(caller->Info().sessions().store(), "dir");
@@ -156,7 +156,8 @@ TEST_F(SessionsTest, ADirectoryOutlivesTheServerThatIsKilled) {
   ExpectJoined(begin, rest, whole);
 }
 
-TEST_F(SessionsTest, AnotherModelOrTypeRefusesASessionAndSaysWhatDiffers) {
+TEST_F(ServedSessionsTest,
+       AnotherModelOrTypeRefusesASessionAndSaysWhatDiffers) {
   auto server = Start({StoreFlag(), "--weights=float32"});
   Caller caller(server->address());
   const Heard begin = caller.Generate(Saved(Request(5)));
@@ -168,7 +169,7 @@ TEST_F(SessionsTest, AnotherModelOrTypeRefusesASessionAndSaysWhatDiffers) {
   EXPECT_THAT(rest.status.error_message(), HasSubstr("float32"));
 }
 
-TEST_F(SessionsTest, ForksGoOnEachWithItsSeed) {
+TEST_F(ServedSessionsTest, ForksGoOnEachWithItsSeed) {
   auto server = Start({});
   Caller caller(server->address());
   const Heard begin = caller.Generate(Saved(Request(20)));
@@ -189,7 +190,8 @@ TEST_F(SessionsTest, ForksGoOnEachWithItsSeed) {
 }
 
 // A server of the store is killed while it works on a session.
-TEST_F(SessionsTest, AKilledServersClaimIsTakenOverAtOnceAndEndsByItself) {
+TEST_F(ServedSessionsTest,
+       AKilledServersClaimIsTakenOverAtOnceAndEndsByItself) {
   auto first = Start({StoreFlag()});
   auto second = Start({StoreFlag()});
   Caller caller(second->address());
@@ -235,7 +237,7 @@ TEST_F(SessionsTest, AKilledServersClaimIsTakenOverAtOnceAndEndsByItself) {
   ExpectJoined(begin, rest, whole);
 }
 
-TEST_F(SessionsTest, OwnersFindNothingOfEachOther) {
+TEST_F(ServedSessionsTest, OwnersFindNothingOfEachOther) {
   auto server = Start({"--tenant_metadata=x-tenant"});
   Caller caller(server->address());
   const auto session_of = [&](const char* owner, const std::string& id) {
@@ -258,7 +260,7 @@ TEST_F(SessionsTest, OwnersFindNothingOfEachOther) {
 }
 
 // More than memory holds, more than there are slots, twice each.
-TEST_F(SessionsTest, AThousandPassThroughEightSlots) {
+TEST_F(ServedSessionsTest, AThousandPassThroughEightSlots) {
   constexpr int kClients = 16;
   auto server =
       Start({StoreFlag(), "--slots=8", "--session_cache_bytes=134217728",

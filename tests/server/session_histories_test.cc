@@ -26,7 +26,7 @@ namespace flash {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kHistories = 20;  // these are slow
+constexpr int kHistories = 50;  // these are slow
 #else
 constexpr int kHistories = 400;
 #endif
@@ -334,9 +334,11 @@ TEST_P(SessionHistoriesTest, AreNotToBeHeard) {
     ASSERT_FALSE(HasFailure());
   }
   EXPECT_GT(num_stages, kHistories + kHistories / 2);
-  // Some models never come to their end.
-  EXPECT_GT(reasons[FinishReason::kStopString], 0);
-  EXPECT_GT(reasons[FinishReason::kMaxTokens], 0);
+  // The histories are of every kind, if there are many.
+  if (kHistories >= 400) {
+    EXPECT_GT(reasons[FinishReason::kStopString], 0);
+    EXPECT_GT(reasons[FinishReason::kMaxTokens], 0);
+  }
 }
 
 std::vector<Numerics> AllNumerics() {
