@@ -45,6 +45,7 @@ class TokenStream final : public Call,
   void OnWriteDone(bool ok) override;
   void OnCancel() override { Cancel(); }
   void OnDone() override;
+  using Call::OnDone;  // the request's
 
  protected:
   void Tell(Finished finished,

@@ -46,6 +46,7 @@ class UnaryCall final : public Call, public grpc::ServerUnaryReactor {
   // grpc::ServerUnaryReactor.
   void OnCancel() override { Cancel(); }
   void OnDone() override;
+  using Call::OnDone;  // the request's
 
  protected:
   void Tell(Finished finished,
