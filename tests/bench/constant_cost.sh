@@ -2,11 +2,10 @@
 # A step costs the same for ever. On the demo model and on a random one of the
 # paper's 112 M shape: the median step at position 200,000 within 5 % of that at
 # 2,000; at one request, chunk boundaries included, each place of a chunk (the
-# median of 16 chunks) within 1.5 times the median step; and p99.9 of all steps
-# within 1.5 times the median too, measured by what the machine does meanwhile
-# to a loop that only reads as many bytes: p99.9 by median of the steps, divided
-# by the same of that loop, which takes turns with them. Measures up to 8 times.
-# Exits 1 on a miss; both models are measured in any case.
+# median of 16 chunks) and p99.9 of all steps within 1.5 times the median step.
+# Measures up to 8 times, and prints p99.9 of a loop that only reads as many bytes
+# and takes turns with the steps: on a machine that others use that alone may be
+# more. Exits 1 on a miss; both models are measured in any case.
 #
 #   tests/bench/constant_cost.sh [BUILD_FOLDER]
 set -euo pipefail
