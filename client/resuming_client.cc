@@ -28,6 +28,10 @@ milliseconds Spread(milliseconds pause) {
   return milliseconds(part(random));
 }
 
+grpc::Status Cancelled() {
+  return grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
+}
+
 }  // namespace
 
 class ResumingClient::Run {
@@ -57,6 +61,8 @@ class ResumingClient::Run {
         status = grpc::Status(grpc::StatusCode::UNAVAILABLE,
                               "the stream ended before the answer");
       }
+      // Its stream may have ended by itself just before.
+      if (call_.cancelled()) return Cancelled();
       if (!options_.resume || !IsWorthAnother(status)) return status;
       status = GoToNext(status);
       if (!status.ok()) return status;
@@ -132,7 +138,6 @@ class ResumingClient::Run {
 
   // Whether a stream that ended so may go better elsewhere, or later.
   bool IsWorthAnother(const grpc::Status& status) {
-    if (call_.cancelled()) return false;
     // gRPC's own errors have none.
     const std::string reason = ErrorReason(status);
     switch (status.error_code()) {
@@ -177,7 +182,7 @@ class ResumingClient::Run {
       return grpc::Status::OK;
     }
     return call_.cancelled()
-               ? grpc::Status(grpc::StatusCode::CANCELLED, "cancelled")
+               ? Cancelled()
                : grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED,
                               "the time was over before the answer");
   }
