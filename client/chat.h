@@ -30,8 +30,10 @@ class Chat {
       : settings_(std::move(settings)), client_(*client) {}
 
   // Appends `line` and streams the answer; "" appends nothing, and the last
-  // answer goes on. Unless OK, the session is as it was: the line was never
-  // said. FAILED_PRECONDITION if there is nothing that could go on.
+  // answer goes on. Unless OK, the session is as it was, and the line was never
+  // said; but if no server was to be reached any more it may have been kept
+  // with its whole answer. FAILED_PRECONDITION if there is nothing that could
+  // go on.
   grpc::Status Say(const std::string& line, CancellableCall& call,
                    const std::function<void(v1::GenerateEvent&)>& on_event,
                    const std::function<void(const Resumption&)>& on_resumed);

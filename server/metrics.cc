@@ -122,6 +122,10 @@ void CollectStats(const Sessions::Stats& stats, Families& to) {
   Counter(to, "flash_sessions_committed_total",
           "Sessions that a request went on with and wrote back.",
           {{stats.committed}});
+  Counter(
+      to, "flash_session_answers_repeated_total",
+      "Requests whose answer was given once more, its end having been lost.",
+      {{stats.repeated_answers}});
   Counter(to, "flash_session_claims_lost_total",
           "Requests whose session another one took over.",
           {{stats.lost_claims}});

@@ -171,10 +171,12 @@ void Call::OnFinished(Finished finished) {
     MutexLock lock(&saves_mutex_);
     ++num_saves_;
   }
-  parts_.store_workers->Run(
-      [self = shared_from_this(), finished = std::move(finished)]() mutable {
-        self->SaveAndTell(std::move(finished));
-      });
+  // A session covers what was told, and nothing else: who leaves before the
+  // end has been read leaves the session as it was.
+  WhenTaken([self = shared_from_this(), finished = std::move(finished)] {
+    self->parts_.store_workers->Run(
+        [self, finished]() mutable { self->SaveAndTell(std::move(finished)); });
+  });
 }
 
 void Call::SaveAndTell(Finished finished) {

@@ -73,8 +73,9 @@ struct CallOrigin {
   std::optional<Clock::time_point> deadline;
 };
 
-// An output that is to be saved is told when it is in the store, and the call
-// ends after all of these, and after a session that it still held is given up.
+// An output that is to be saved is saved when the client has taken all that it
+// was told of it, is told when it is in the store, and the call ends after all
+// of these, and after a session that it still held is given up.
 //
 // Thread safety: as RequestSink; Cancel() on any thread.
 // Lifetime: shared by gRPC, for as long as it may use the call, by the request,
@@ -114,6 +115,10 @@ class Call : public RequestSink, public std::enable_shared_from_this<Call> {
   }
 
  protected:
+  // Calls `then` when the client has taken all that it was told until now, or
+  // the call is cancelled: perhaps at once, else on any thread, which `then`
+  // must not hold up.
+  virtual void WhenTaken(std::function<void()> then) { then(); }
   // An output is complete, and in the store if `session` is set. On any thread,
   // while others are told of other outputs.
   virtual void Tell(Finished finished,

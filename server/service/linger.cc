@@ -7,7 +7,13 @@ namespace flash {
 
 void Linger::Start() {
   MutexLock lock(&mutex_);
-  if (!stopped_) SetAlarm();
+  if (!stopped_ && alarm_ == nullptr) SetAlarm();
+}
+
+void Linger::Pause() {
+  std::unique_ptr<grpc::Alarm> alarm;  // destroyed outside of the lock
+  MutexLock lock(&mutex_);
+  alarm = std::move(alarm_);
 }
 
 void Linger::OnProgress() {
@@ -36,7 +42,7 @@ void Linger::SetAlarm() {
 void Linger::OnAlarm(int64_t progress_then) {
   std::unique_ptr<grpc::Alarm> spent;  // destroyed outside of the lock
   MutexLock lock(&mutex_);
-  if (stopped_) return;
+  if (stopped_ || alarm_ == nullptr) return;
   if (progress_ == progress_then) {
     context_->TryCancel();
   } else {

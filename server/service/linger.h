@@ -28,9 +28,12 @@ class Linger : public std::enable_shared_from_this<Linger> {
   Linger(const Linger&) = delete;
   Linger& operator=(const Linger&) = delete;
 
-  // Waits for the client from now on: the request is over, and the rest of its
-  // answer on the way. To be called once.
+  // Waits for the client from now on: nothing goes on before it has read what
+  // is on the way to it. May be called again.
   void Start();
+
+  // Waits no more, until Start() is called again.
+  void Pause();
 
   // The client read something.
   void OnProgress();

@@ -3,7 +3,9 @@
 #include <grpcpp/server_context.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
+#include <vector>
 
 #include "server/service/byte_messages.h"
 #include "server/service/errors.h"
@@ -42,6 +44,21 @@ void TokenStream::OnToken(TokenOutput token) {
   Push(event);
 }
 
+void TokenStream::WhenTaken(std::function<void()> then) {
+  {
+    MutexLock lock(&mutex_);
+    // First, so that either this sees that it is cancelled, or OnCancel() that
+    // something waits.
+    waits_.store(true);
+    if (!outbox_.empty() && !IsCancelled()) {
+      waiting_.push_back({num_written_ + static_cast<int64_t>(outbox_.size()),
+                          std::move(then)});
+      return linger_->Start();
+    }
+  }
+  then();
+}
+
 void TokenStream::Tell(Finished finished,
                        const std::optional<SessionInfo>& session) {
   v1::GenerateEvent event;
@@ -70,16 +87,36 @@ void TokenStream::Close(const absl::Status& status, const Usage& usage,
 }
 
 void TokenStream::OnWriteDone(bool ok) {
-  MutexLock lock(&mutex_);
-  linger_->OnProgress();
-  write_in_flight_ = false;
-  outbox_.pop_front();
-  if (!ok) {  // the client is gone: there is nobody to write to
-    Cancel();
-    outbox_.clear();
+  std::vector<std::function<void()>> due;
+  {
+    MutexLock lock(&mutex_);
+    linger_->OnProgress();
+    write_in_flight_ = false;
+    outbox_.pop_front();
+    ++num_written_;
+    if (!ok) {  // the client is gone: there is nobody to write to
+      Cancel();
+      outbox_.clear();
+    }
+    TakeDue(due);
+    UpdateRoom();
+    Advance();
   }
-  UpdateRoom();
-  Advance();
+  for (const std::function<void()>& then : due) then();
+}
+
+void TokenStream::OnCancel() {
+  Cancel();
+  if (!waits_.load()) return;
+  // On a worker, since gRPC may be calling from within the linger's lock.
+  parts().store_workers->Run([self = shared_from_this(), this] {
+    std::vector<std::function<void()>> due;
+    {
+      MutexLock lock(&mutex_);
+      TakeDue(due);
+    }
+    for (const std::function<void()>& then : due) then();
+  });
 }
 
 void TokenStream::OnDone() {
@@ -108,6 +145,18 @@ void TokenStream::Advance() {
     finish_called_ = true;
     Finish(*outcome_);
   }
+}
+
+void TokenStream::TakeDue(std::vector<std::function<void()>>& due) {
+  if (waiting_.empty()) return;
+  while (!waiting_.empty() &&
+         (waiting_.front().num_written <= num_written_ || IsCancelled())) {
+    due.push_back(std::move(waiting_.front().then));
+    waiting_.pop_front();
+  }
+  if (!waiting_.empty()) return;
+  waits_.store(false);
+  if (!outcome_.has_value()) linger_->Pause();
 }
 
 void TokenStream::UpdateRoom() {

@@ -8,9 +8,12 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "kernels/mutex.h"
@@ -23,7 +26,8 @@ namespace flash {
 // outbox_. When that holds parts().outbox_events of them the stream is full,
 // and no longer when half of them are gone. Finish() is called exactly once,
 // when the request is over and no write is in flight, cancelled or not. If the
-// client then reads nothing for parts().linger, the call is cancelled.
+// client then reads nothing for parts().linger, the call is cancelled; as it is
+// when an output waits so long for its save, which comes after its events.
 //
 // Thread safety: as Call.
 // Lifetime: shared by gRPC, from Start() to OnDone(), and by the request.
@@ -43,11 +47,12 @@ class TokenStream final : public Call,
 
   // grpc::ServerWriteReactor, on gRPC's threads, which must not be held up.
   void OnWriteDone(bool ok) override;
-  void OnCancel() override { Cancel(); }
+  void OnCancel() override;
   void OnDone() override;
   using Call::OnDone;  // the request's
 
  protected:
+  void WhenTaken(std::function<void()> then) override;
   void Tell(Finished finished,
             const std::optional<SessionInfo>& session) override;
   void Close(const absl::Status& status, const Usage& usage,
@@ -66,6 +71,10 @@ class TokenStream final : public Call,
   // Starts the next write, or Finish(), if one is due and none is in flight.
   void Advance() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  // Moves to `due` what waits for events that are written, or for nothing more.
+  void TakeDue(std::vector<std::function<void()>>& due)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   // Makes room_ say what outbox_ has, and tells the engine when it has some
   // again.
   void UpdateRoom() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -77,6 +86,15 @@ class TokenStream final : public Call,
   Mutex mutex_;
   // The front one is being written iff write_in_flight_.
   std::deque<grpc::ByteBuffer> outbox_ ABSL_GUARDED_BY(mutex_);
+  int64_t num_written_ ABSL_GUARDED_BY(mutex_) = 0;  // events that have left it
+  // What is to be called when so many events are written, in that order. While
+  // there are any, a write is in flight.
+  struct Waiting {
+    int64_t num_written = 0;
+    std::function<void()> then;
+  };
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> waits_{false};  // false: there are none
   bool write_in_flight_ ABSL_GUARDED_BY(mutex_) = false;
   bool finish_called_ ABSL_GUARDED_BY(mutex_) = false;
   // Why an event could not be written; the call ends with it.

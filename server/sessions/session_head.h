@@ -24,6 +24,9 @@ struct SessionHead {
 
   int64_t epoch = 0;          // of the last claim; 0: there was none
   int64_t written_epoch = 0;  // of the claim that wrote the body
+  // Of the last claim that was to write again what `written_epoch` had, if it
+  // is the later one of the two.
+  int64_t repeated_epoch = 0;
 
   absl::Time created;
   absl::Time used;

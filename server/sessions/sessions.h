@@ -3,26 +3,26 @@
 #ifndef SERVER_SESSIONS_SESSIONS_H_
 #define SERVER_SESSIONS_SESSIONS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "kernels/mutex.h"
 #include "server/scheduler/snapshot.h"
 #include "server/sessions/blob_store.h"
+#include "server/sessions/earlier_texts.h"
+#include "server/sessions/repeated_work.h"
+#include "server/sessions/session_claims.h"
 #include "server/sessions/session_counts.h"
 #include "server/sessions/session_head.h"
-#include "server/sessions/snapshot_cache.h"
+#include "server/sessions/session_table.h"
 #include "server/sessions/snapshot_codec.h"
 
 namespace flash {
@@ -40,17 +40,6 @@ struct SessionInfo {
   absl::Time expires;
   bool in_use = false;       // a request holds it
   std::string last_request;  // the id of the request that wrote it last
-};
-
-// A session that one request works on: until Commit() or Release(), or until
-// its lease ends because this server does not renew it, no other request of any
-// server does.
-struct SessionClaim {
-  std::string owner;
-  std::string id;
-  std::string request_id;
-  int64_t epoch = 0;
-  std::shared_ptr<const Snapshot> snapshot;
 };
 
 // Owners are whoever the service says they are; an id of another owner is
@@ -78,6 +67,9 @@ class Sessions {
     // How long a claim outlives a server that has died. Renewed in time by the
     // servers that have not. Positive.
     absl::Duration lease = absl::Seconds(15);
+    // How long a session that has been written keeps what it was before, for
+    // an answer whose end was lost; longer than clients try again.
+    absl::Duration keep_earlier = absl::Minutes(2);
     int64_t cache_bytes = int64_t{256} << 20;
     int64_t max_sessions_per_owner = 100'000;
     int32_t max_forks = 1024;
@@ -88,7 +80,6 @@ class Sessions {
   // `store` and `codec` are borrowed. Starts the threads that renew claims and
   // sweep the store.
   Sessions(Options options, BlobStore* store, const SnapshotCodec* codec);
-  ~Sessions();
   Sessions(const Sessions&) = delete;
   Sessions& operator=(const Sessions&) = delete;
 
@@ -104,21 +95,13 @@ class Sessions {
   absl::StatusOr<std::shared_ptr<const Snapshot>> Open(const std::string& owner,
                                                        const std::string& id);
 
-  // To work on. NOT_FOUND. ABORTED if another request holds it, which the
-  // message names, unless `takeover_epoch` is that claim's: then it is lost to
-  // this one. FAILED_PRECONDITION if that claim, or a later one, has written
-  // the session: it is not what it was.
+  // To work on: SessionClaims says how, and what it fails with.
   absl::StatusOr<SessionClaim> Claim(const std::string& owner,
                                      const std::string& id,
                                      const std::string& request_id,
                                      std::optional<int64_t> takeover_epoch);
-  // The session is `snapshot` from now on. ABORTED if the claim was lost. After
-  // another error it may be tried again until the lease ends, which is renewed
-  // no more.
   absl::StatusOr<SessionInfo> Commit(const SessionClaim& claim,
                                      std::shared_ptr<const Snapshot> snapshot);
-  // The session stays as it was. (Nothing can be done about a failure: the
-  // lease ends by itself.)
   void Release(const SessionClaim& claim);
 
   absl::StatusOr<SessionInfo> Get(const std::string& owner,
@@ -157,79 +140,28 @@ class Sessions {
     int64_t cache_misses = 0;
     int64_t created = 0;
     int64_t committed = 0;
+    int64_t repeated_answers = 0;
     int64_t lost_claims = 0;
     int64_t store_errors = 0;
   };
   Stats stats() const;
 
  private:
-  // A head as it is in the store.
-  struct Stored {
-    SessionHead head;
-    int64_t version = 0;  // BlobStore's
-    int64_t bytes = 0;    // of the body
-  };
-  // A claim of this server's, which is renewed.
-  struct Held {
-    std::string owner;
-    std::string id;
-    int64_t epoch = 0;
-  };
-
-  absl::StatusOr<Stored> ReadStored(const std::string& owner,
-                                    const std::string& id);
-  // The same with the body.
-  absl::StatusOr<Stored> ReadBody(const std::string& owner,
-                                  const std::string& id,
-                                  std::shared_ptr<const std::string>& body);
-  // Writes the head that `edit` makes of the stored one, from anew if another
-  // writer comes between. An error of `edit` is returned.
-  using Edit = std::function<absl::Status(SessionHead& head)>;
-  absl::StatusOr<Stored> Change(const std::string& owner, const std::string& id,
-                                const Edit& edit);
   // Makes a new session of `body`. `head` lacks what is this session's own.
   absl::StatusOr<SessionInfo> Add(const std::string& owner, SessionHead head,
                                   std::shared_ptr<const std::string> body);
-  // What the head says, from the cache or the store. ABORTED if the body has
-  // changed meanwhile.
-  absl::StatusOr<std::shared_ptr<const Snapshot>> ReadSnapshot(
-      const std::string& owner, const std::string& id, const Stored& stored,
-      SnapshotCache::Use use);
-  // A use that need not be written down at once.
-  void Touch(const std::string& owner, const std::string& id,
-             const Stored& stored);
-
   absl::Status CheckRoom(const std::string& owner, int64_t count);
   absl::Status CheckTimeToLive(absl::Duration time_to_live) const;
-  SessionHead NewHead(const Snapshot& snapshot, absl::Duration time_to_live);
-  SessionInfo InfoOf(const std::string& id, const Stored& stored) const;
-
-  // `status` of the store or the codec, as the caller should see it.
-  absl::Status Told(const absl::Status& status, const std::string& id);
-
-  // Stops renewing a claim. False if it was not renewed any more.
-  bool StopHolding(const Held& held);
-  void Renew(const Held& held);
-  void RenewAll();
-  void Sweep();
-  // Calls `body` every `period` until the destructor.
-  void Repeat(absl::Duration period, void (Sessions::*body)());
+  SessionInfo InfoOf(const std::string& id,
+                     const SessionTable::Stored& stored) const;
 
   const Options options_;
-  BlobStore& store_;
-  const SnapshotCodec& codec_;
-  SnapshotCache cache_;
+  SessionTable table_;
+  EarlierTexts earlier_;
+  SessionClaims claims_;
   SessionCounts counts_;
-
-  mutable Mutex mutex_;
-  CondVar stopped_;
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // By the session's id: one request of this server at most holds it.
-  std::map<std::string, Held> held_ ABSL_GUARDED_BY(mutex_);
-  Stats stats_ ABSL_GUARDED_BY(mutex_);  // but for the cache's
-
-  std::thread renewer_;
-  std::thread sweeper_;
+  std::atomic<int64_t> num_created_{0};
+  RepeatedWork sweeping_;
 };
 
 }  // namespace flash

@@ -14,6 +14,7 @@
 #include "client/resuming_client.h"
 #include "tests/end_to_end/caller.h"
 #include "tests/end_to_end/client_process.h"
+#include "tests/end_to_end/relay.h"
 #include "tests/end_to_end/server_process.h"
 
 namespace flash {
@@ -212,6 +213,55 @@ TEST_F(ResumptionTest, SessionsThatWereClaimedGoOn) {
     const Heard whole = caller.Generate(undisturbed);
     ExpectEqual(heard, whole);
     EXPECT_EQ(heard.session.num_tokens(), whole.session.num_tokens());
+  }
+}
+
+// The session has been written when the connection is cut, and the end of the
+// answer has not arrived.
+TEST_F(ResumptionTest, AnAnswerWhoseEndWasLostIsWhole) {
+  TemporaryDirectory directory;
+  const std::string store = "--session_store=dir:" + directory.path();
+  const auto first = Start({store});
+  const auto second = Start({store});
+  Caller caller(second->address());
+  v1::GenerateRequest begin = NumberedRequest(5);
+  begin.mutable_stopping()->set_max_tokens(40);
+  begin.set_save_session(true);
+  for (const size_t num_told : {size_t{1}, size_t{70}, size_t{200}}) {
+    SCOPED_TRACE(num_told);
+    std::string ids[2];  // of what is cut, and of what it is compared with
+    for (std::string& id : ids) id = caller.Generate(begin).session.id();
+    const auto request = [&](const std::string& id, uint64_t max_tokens) {
+      v1::GenerateRequest next = NumberedRequest(1);
+      next.set_text(" And he said,");
+      next.mutable_session()->set_id(id);
+      next.mutable_stopping()->set_max_tokens(max_tokens);
+      return next;
+    };
+    Relay relay(first->address());
+    CutStream stream({relay.address(), second->address()},
+                     request(ids[0], 700));
+    ASSERT_TRUE(stream.WaitForTokens(num_told));
+    relay.Swallow();
+    v1::GetSessionRequest get;
+    get.set_id(ids[0]);
+    v1::Session session;
+    do {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      grpc::ClientContext context;
+      ASSERT_TRUE(caller.sessions().Get(&context, get, &session).ok());
+    } while (session.num_tokens() < 700);
+    relay.Cut();
+    const Heard& heard = stream.ToTheEnd();
+    EXPECT_EQ(stream.num_resumptions(), 1);
+    v1::GenerateRequest undisturbed = request(ids[1], 700);
+    undisturbed.mutable_sampling()->set_seed(heard.seed);
+    const Heard whole = caller.Generate(undisturbed);
+    ExpectEqual(heard, whole);
+    EXPECT_EQ(heard.session.num_tokens(), whole.session.num_tokens());
+    EXPECT_EQ(heard.session.num_tokens(), session.num_tokens());
+    ExpectEqual(caller.Generate(request(ids[0], 20)),
+                caller.Generate(request(ids[1], 20)));
   }
 }
 

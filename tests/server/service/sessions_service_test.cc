@@ -424,6 +424,115 @@ TEST_F(SessionsServiceTest, AClaimIsTakenOverByItsEpochAndLostToTheOther) {
   EXPECT_EQ(session.num_tokens(), 7 + 14u);
 }
 
+// As if the connection had been cut after any token.
+TEST_F(SessionsServiceTest, ARequestGetsTheRestOfWhatItHasWritten) {
+  Start();
+  const auto begin = Stream(Saved(TextRequest("prompt", 4)));
+  const std::string id = begin.SessionId();
+  auto request = GoOn(id, 10);
+  request.set_request_id("cut");
+  const auto whole = Stream(request);
+  ASSERT_TRUE(whole.status.ok()) << whole.status.error_message();
+  v1::Session written;
+  ASSERT_TRUE(Get(id, &written).ok());
+  const std::vector<uint32_t> ids = whole.Ids();
+  uint64_t epoch = whole.events[0].accepted().session_epoch();
+  for (size_t told = 0; told <= 10; ++told) {
+    SCOPED_TRACE(told);
+    auto again = request;
+    again.mutable_session()->set_takeover_epoch(epoch);
+    again.mutable_sampling()->set_seed(whole.events[0].accepted().seed());
+    auto* prior = again.add_prior_output_ids();
+    for (size_t i = 0; i < told; ++i) prior->add_ids(ids[i]);
+    const auto rest = Stream(again);
+    ASSERT_TRUE(rest.status.ok()) << rest.status.error_message();
+    EXPECT_EQ(rest.Ids(), std::vector<uint32_t>(ids.begin() + told, ids.end()));
+    EXPECT_EQ(rest.SessionId(), id);
+    epoch = rest.events[0].accepted().session_epoch();
+    v1::Session session;
+    ASSERT_TRUE(Get(id, &session).ok());
+    EXPECT_EQ(session.num_tokens(), written.num_tokens());
+  }
+  EXPECT_EQ(Joined(Joined(begin.Ids(), whole.Ids()), Stream(GoOn(id, 5)).Ids()),
+            Stream(TextRequest("prompt", 19)).Ids());
+  request.mutable_session()->set_takeover_epoch(epoch);
+  ExpectError(Stream(request).status, grpc::StatusCode::FAILED_PRECONDITION,
+              "SESSION_MISMATCH");
+}
+
+// A client whose connection takes little, and a server that keeps the rest.
+class UnreadSessionsTest : public SessionsServiceTest {
+ protected:
+  static constexpr uint64_t kTokens = 3000;
+
+  UnreadSessionsTest() { setup_.server.outbox_events = 2 * kTokens; }
+
+  void StartWithSession() {
+    Start();
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    narrow_ = v1::Inference::NewStub(grpc::CreateCustomChannel(
+        address(), grpc::InsecureChannelCredentials(), arguments));
+    id_ = Stream(Saved(TextRequest("prompt", 4))).SessionId();
+    request_ = GoOn(id_, kTokens);
+    request_.mutable_response()->set_logprobs(20);
+  }
+  // Until the engine has made all of it, for the `count`-th time.
+  bool EventuallyMade(int count) {
+    return Eventually([count](const EngineStats& stats) {
+      return stats.finished_requests == 1 + count;
+    });
+  }
+  void ExpectTokens(uint64_t num_tokens) {
+    v1::Session session;
+    ASSERT_TRUE(Get(id_, &session).ok());
+    EXPECT_EQ(session.num_tokens(), 7 + num_tokens);
+  }
+
+  std::unique_ptr<v1::Inference::Stub> narrow_;
+  std::string id_;
+  v1::GenerateRequest request_;
+};
+
+TEST_F(UnreadSessionsTest, AreNotWrittenBeforeTheClientHasTakenTheText) {
+  StartWithSession();
+  {
+    grpc::ClientContext context;
+    const auto reader = narrow_->Generate(&context, request_);
+    EXPECT_TRUE(EventuallyMade(1));
+    ExpectTokens(4);
+    context.TryCancel();
+  }
+  // It was not read to its end: the session is as it was.
+  EXPECT_TRUE(EventuallyFree(id_));
+  ExpectTokens(4);
+
+  grpc::ClientContext context;
+  const auto reader = narrow_->Generate(&context, request_);
+  EXPECT_TRUE(EventuallyMade(2));
+  ExpectTokens(4);
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) {
+  }
+  EXPECT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(event.finished().session().num_tokens(), 7 + 4 + kTokens);
+  ExpectTokens(4 + kTokens);
+}
+
+TEST_F(UnreadSessionsTest, AreLeftAsTheyWereByAClientThatReadsNoMore) {
+  setup_.server.linger = milliseconds(100);
+  StartWithSession();
+  grpc::ClientContext context;
+  const auto reader = narrow_->Generate(&context, request_);
+  EXPECT_TRUE(EventuallyMade(1));
+  EXPECT_TRUE(EventuallyFree(id_));
+  ExpectTokens(4);
+  v1::GenerateEvent event;
+  while (reader->Read(&event)) {
+  }
+  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
 TEST_F(SessionsServiceTest, ARequestThatFailsLeavesTheSessionFree) {
   MakeSteps();
   setup_.sizes.num_slots = 1;

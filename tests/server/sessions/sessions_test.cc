@@ -3,16 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <memory>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/model/digest.h"
-#include "tests/server/sessions/troubled_store.h"
+#include "tests/server/sessions/sessions_fixture.h"
 
 namespace flash {
 namespace {
@@ -20,74 +17,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAreArray;
-
-constexpr absl::StatusCode kAborted = absl::StatusCode::kAborted;
-constexpr absl::StatusCode kDataLoss = absl::StatusCode::kDataLoss;
-constexpr absl::StatusCode kFailed = absl::StatusCode::kFailedPrecondition;
-constexpr absl::StatusCode kFull = absl::StatusCode::kResourceExhausted;
-constexpr absl::StatusCode kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr absl::StatusCode kNotFound = absl::StatusCode::kNotFound;
-constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
-
-const std::string kAnn = "ann";
-const std::string kBob = "bob";
-
-std::string MessageOf(const absl::Status& status) {
-  return std::string(status.message());
-}
-
-// Where a session stands in the store.
-std::string NameOf(const std::string& owner, const std::string& id) {
-  return absl::StrCat("sessions-", HexDigestOf(owner), "/", id);
-}
-
-std::shared_ptr<const std::string> Junk() {
-  return std::make_shared<const std::string>("no snapshot");
-}
-
-// A text of `position` tokens and one pending, whose state says `text`.
-std::shared_ptr<const Snapshot> Text(const std::string& text,
-                                     int64_t position = 10) {
-  auto snapshot = std::make_shared<Snapshot>();
-  snapshot->position = position;
-  snapshot->state = std::make_shared<const std::string>(text);
-  snapshot->pending = {7};
-  snapshot->recent = {{7, true}};
-  snapshot->place = Tokenizer::Place::kLater;
-  return snapshot;
-}
-
-class SessionsTest : public testing::Test {
- protected:
-  // One more server on the store.
-  std::unique_ptr<Sessions> Server(const std::string& id,
-                                   Sessions::Options options = {}) {
-    options.server_id = id;
-    options.now = [this] { return start_ + absl::Nanoseconds(passed_.load()); };
-    return std::make_unique<Sessions>(options, &store_, &codec_);
-  }
-  void Pass(absl::Duration time) { passed_ += absl::ToInt64Nanoseconds(time); }
-
-  std::string Create(const std::string& owner, const std::string& text) {
-    const auto info = sessions_->Create(owner, "r0", Text(text), std::nullopt);
-    EXPECT_TRUE(info.ok()) << info.status();
-    return info->id;
-  }
-  std::string Read(Sessions& sessions, const std::string& owner,
-                   const std::string& id) {
-    const auto snapshot = sessions.Open(owner, id);
-    return snapshot.ok() ? *(*snapshot)->state
-                         : absl::StatusCodeToString(snapshot.status().code());
-  }
-  std::string Read(const std::string& id) { return Read(*sessions_, kAnn, id); }
-
-  // Stores expire by the true time, so the false one begins there.
-  const absl::Time start_ = absl::Now();
-  std::atomic<int64_t> passed_{0};
-  TroubledStore store_;
-  const SnapshotCodec codec_{{"m", "t", "s", "n"}, SnapshotCompression::kNone};
-  std::unique_ptr<Sessions> sessions_ = Server("one");
-};
 
 TEST_F(SessionsTest, GivesBackWhatWasMade) {
   const auto info =
@@ -168,201 +97,6 @@ TEST_F(SessionsTest, RefusesIdsThatItNeverGives) {
   }
 }
 
-TEST_F(SessionsTest, LetsOneRequestWorkOnASession) {
-  const std::string id = Create(kAnn, "one");
-  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  ASSERT_TRUE(claim.ok()) << claim.status();
-  EXPECT_EQ(*claim->snapshot->state, "one");
-  EXPECT_EQ(claim->epoch, 1);
-  EXPECT_TRUE(sessions_->Get(kAnn, id)->in_use);
-  const auto two = Server("two");
-  for (Sessions* server : {sessions_.get(), two.get()}) {
-    const absl::Status refused =
-        server->Claim(kAnn, id, "r2", std::nullopt).status();
-    EXPECT_EQ(refused.code(), kAborted);
-    EXPECT_THAT(MessageOf(refused), AllOf(HasSubstr(id), HasSubstr("\"r1\""),
-                                          HasSubstr("\"one\"")));
-  }
-  EXPECT_EQ(Read(*two, kAnn, id), "one");  // reading is for everybody
-
-  const auto info = sessions_->Commit(*claim, Text("one, two", 20));
-  ASSERT_TRUE(info.ok()) << info.status();
-  EXPECT_EQ(info->num_tokens, 21);
-  EXPECT_EQ(info->last_request, "r1");
-  EXPECT_FALSE(info->in_use);
-  EXPECT_EQ(Read(*two, kAnn, id), "one, two");
-  EXPECT_EQ(Read(id), "one, two");
-  const auto next = two->Claim(kAnn, id, "r2", std::nullopt);
-  ASSERT_TRUE(next.ok()) << next.status();
-  EXPECT_EQ(next->epoch, 2);
-  EXPECT_EQ(*next->snapshot->state, "one, two");
-}
-
-TEST_F(SessionsTest, LeavesAReleasedSessionAsItWas) {
-  const std::string id = Create(kAnn, "one");
-  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  sessions_->Release(*claim);
-  EXPECT_FALSE(sessions_->Get(kAnn, id)->in_use);
-  EXPECT_EQ(Read(id), "one");
-  EXPECT_EQ(sessions_->Commit(*claim, Text("late")).status().code(), kAborted);
-  EXPECT_EQ(sessions_->Claim(kAnn, id, "r2", std::nullopt)->epoch, 2);
-}
-
-TEST_F(SessionsTest, WritesAClaimOnce) {
-  const std::string id = Create(kAnn, "one");
-  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  ASSERT_TRUE(sessions_->Commit(*claim, Text("two")).ok());
-  EXPECT_EQ(sessions_->Commit(*claim, Text("three")).status().code(), kAborted);
-  sessions_->Release(*claim);
-  EXPECT_EQ(Read(id), "two");
-}
-
-TEST_F(SessionsTest, TakesASessionOverFromWhoeverHoldsIt) {
-  const std::string id = Create(kAnn, "one");
-  const auto two = Server("two");
-  const auto old = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  EXPECT_EQ(two->Claim(kAnn, id, "r1", old->epoch + 1).status().code(),
-            kAborted);
-  const auto taken = two->Claim(kAnn, id, "r1", old->epoch);
-  ASSERT_TRUE(taken.ok()) << taken.status();
-  EXPECT_EQ(*taken->snapshot->state, "one");
-  EXPECT_GT(taken->epoch, old->epoch);
-
-  const absl::Status lost = sessions_->Commit(*old, Text("old")).status();
-  EXPECT_EQ(lost.code(), kAborted);
-  EXPECT_THAT(MessageOf(lost), HasSubstr(id));
-  sessions_->Release(*old);  // is the other's now, and stays so
-  EXPECT_TRUE(two->Get(kAnn, id)->in_use);
-  // A second one that takes over the same claim is too late.
-  EXPECT_EQ(sessions_->Claim(kAnn, id, "r1", old->epoch).status().code(),
-            kAborted);
-  EXPECT_TRUE(two->Commit(*taken, Text("new")).ok());
-  EXPECT_EQ(Read(id), "new");
-  EXPECT_EQ(sessions_->stats().lost_claims, 1);
-}
-
-TEST_F(SessionsTest, TakesNothingOverThatHasBeenWrittenSince) {
-  const std::string id = Create(kAnn, "one");
-  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  ASSERT_TRUE(sessions_->Commit(*claim, Text("two")).ok());
-  const absl::Status status =
-      sessions_->Claim(kAnn, id, "r1", claim->epoch).status();
-  EXPECT_EQ(status.code(), kFailed);
-  EXPECT_THAT(MessageOf(status), HasSubstr("\"r1\""));
-}
-
-TEST_F(SessionsTest, EndsTheClaimsOfAServerThatHasDied) {
-  const std::string id = Create(kAnn, "one");
-  std::optional<SessionClaim> claim;
-  {
-    const auto dying = Server("dying");
-    claim = *dying->Claim(kAnn, id, "r1", std::nullopt);
-  }
-  EXPECT_EQ(sessions_->Claim(kAnn, id, "r2", std::nullopt).status().code(),
-            kAborted);
-  Pass(absl::Seconds(16));
-  EXPECT_FALSE(sessions_->Get(kAnn, id)->in_use);
-  const auto next = sessions_->Claim(kAnn, id, "r2", std::nullopt);
-  ASSERT_TRUE(next.ok()) << next.status();
-  EXPECT_EQ(Server("risen")->Commit(*claim, Text("late")).status().code(),
-            kAborted);
-}
-
-TEST_F(SessionsTest, WritesAClaimThatHasEndedIfNobodyElseCame) {
-  const std::string id = Create(kAnn, "one");
-  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  Pass(absl::Minutes(1));
-  EXPECT_TRUE(sessions_->Commit(*claim, Text("two")).ok());
-}
-
-TEST_F(SessionsTest, RenewsTheClaimsThatItHolds) {
-  Sessions::Options options;
-  options.lease = absl::Milliseconds(30);
-  const auto renewing = Server("renewing", options);
-  const std::string id = Create(kAnn, "one");
-  const auto claim = renewing->Claim(kAnn, id, "r1", std::nullopt);
-  ASSERT_TRUE(claim.ok());
-  for (int round = 0; round < 3; ++round) {
-    Pass(absl::Seconds(1));
-    // Sooner or later it has noticed what time it is.
-    while (!sessions_->Get(kAnn, id)->in_use) std::this_thread::yield();
-  }
-  EXPECT_TRUE(renewing->Commit(*claim, Text("two")).ok());
-}
-
-TEST_F(SessionsTest, NoticesThatAClaimWasLost) {
-  Sessions::Options options;
-  options.lease = absl::Milliseconds(30);
-  const auto renewing = Server("renewing", options);
-  const std::string id = Create(kAnn, "one");
-  const auto claim = renewing->Claim(kAnn, id, "r1", std::nullopt);
-  ASSERT_TRUE(sessions_->Claim(kAnn, id, "r1", claim->epoch).ok());
-  while (renewing->stats().lost_claims == 0) std::this_thread::yield();
-  EXPECT_EQ(renewing->Commit(*claim, Text("two")).status().code(), kAborted);
-  EXPECT_EQ(renewing->stats().lost_claims, 1);
-}
-
-TEST_F(SessionsTest, LetsOneOfManyServersClaim) {
-  const std::string id = Create(kAnn, "one");
-  constexpr int kServers = 8;
-  std::vector<std::unique_ptr<Sessions>> servers;
-  for (int i = 0; i < kServers; ++i) {
-    servers.push_back(Server(absl::StrCat("server ", i)));
-  }
-  for (int round = 0; round < 20; ++round) {
-    std::atomic<int> claimed{0};
-    std::vector<std::thread> threads;
-    for (int i = 0; i < kServers; ++i) {
-      threads.emplace_back([&, i] {
-        const auto claim =
-            servers[i]->Claim(kAnn, id, absl::StrCat("r", i), std::nullopt);
-        if (!claim.ok()) {
-          EXPECT_EQ(claim.status().code(), kAborted) << claim.status();
-          return;
-        }
-        ++claimed;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_EQ(claimed, 1);
-    Pass(absl::Minutes(1));
-  }
-}
-
-// Whoever wrote last was told so, and everybody else that he did not.
-TEST_F(SessionsTest, LosesNoWriteThatItAcknowledged) {
-  const std::string id = Create(kAnn, "0");
-  constexpr int kServers = 4;
-  constexpr int kRounds = 50;
-  std::atomic<int> acknowledged{0};
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kServers; ++i) {
-    threads.emplace_back([&, i] {
-      const auto server = Server(absl::StrCat("server ", i));
-      for (int round = 0; round < kRounds; ++round) {
-        auto claim = server->Claim(kAnn, id, "r", std::nullopt);
-        if (!claim.ok()) continue;
-        const int before = std::stoi(*claim->snapshot->state);
-        if (server->Commit(*claim, Text(absl::StrCat(before + 1))).ok()) {
-          ++acknowledged;
-        }
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(acknowledged, 0);
-  EXPECT_EQ(Read(id), absl::StrCat(acknowledged.load()));
-}
-
-TEST_F(SessionsTest, PinsASessionThatIsBeingWorkedOn) {
-  const std::string id = Create(kAnn, "one");
-  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
-  ASSERT_TRUE(sessions_->Pin(kAnn, id, absl::Hours(100)).ok());
-  const auto info = sessions_->Commit(*claim, Text("two"));
-  ASSERT_TRUE(info.ok()) << info.status();
-  EXPECT_EQ(info->expires - info->used, absl::Hours(100));
-}
-
 TEST_F(SessionsTest, ForgetsWhatWasNotUsedForItsTimeToLive) {
   const std::string id = Create(kAnn, "one");
   const std::string other =
@@ -376,14 +110,6 @@ TEST_F(SessionsTest, ForgetsWhatWasNotUsedForItsTimeToLive) {
   EXPECT_EQ(sessions_->List(kAnn, "", 10)->sessions.size(), 1u);
   Pass(absl::Hours(25));
   EXPECT_EQ(Read(id), "NOT_FOUND");
-}
-
-TEST_F(SessionsTest, LivesAsLongAsARequestHoldsIt) {
-  const auto info = sessions_->Create(kAnn, "r", Text("x"), absl::Seconds(1));
-  const auto claim = sessions_->Claim(kAnn, info->id, "r1", std::nullopt);
-  Pass(absl::Seconds(15));
-  EXPECT_TRUE(sessions_->Commit(*claim, Text("y")).ok());
-  EXPECT_EQ(Read(info->id), "y");
 }
 
 TEST_F(SessionsTest, RefusesTimesToLiveThatAreNone) {

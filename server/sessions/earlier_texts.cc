@@ -1,0 +1,103 @@
+#include "server/sessions/earlier_texts.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "server/model/digest.h"
+
+namespace flash {
+namespace {
+
+// More than any server writes while one is kept; what is forgotten here expires
+// all the same.
+constexpr size_t kMaxRemembered = 100'000;
+
+std::string NameOf(const std::string& owner, const std::string& id) {
+  return absl::StrCat("earlier-", HexDigestOf(owner), "/", id);
+}
+
+}  // namespace
+
+void EarlierTexts::Keep(const std::string& owner, const std::string& id,
+                        SessionHead head,
+                        std::shared_ptr<const std::string> body,
+                        int64_t epoch) {
+  head.owner = owner;
+  head.epoch = epoch;
+  head.expires = table_.now() + time_;
+  Kept kept{NameOf(owner, id), static_cast<int64_t>(body->size()),
+            head.expires};
+  const Blob blob{WriteSessionHead(head), std::move(body)};
+  const auto put = [&] {
+    return table_.store().Put(kept.name, blob, std::nullopt, head.expires);
+  };
+  auto version = put();
+  if (absl::IsResourceExhausted(version.status()) && MakeRoom(kept.bytes)) {
+    version = put();
+  }
+  if (version.ok()) Remember(std::move(kept));
+}
+
+void EarlierTexts::KeepOn(const std::string& owner, const std::string& id,
+                          int64_t epoch) {
+  const std::string name = NameOf(owner, id);
+  const auto found = table_.store().GetHead(name);
+  if (!found.ok()) return;
+  auto head = ReadSessionHead(found->head);
+  if (!head.ok() || head->owner != owner) return;
+  head->epoch = epoch;
+  head->expires = table_.now() + time_;
+  const auto version = table_.store().PutHead(name, WriteSessionHead(*head),
+                                              found->version, head->expires);
+  if (version.ok()) Remember({name, found->body_bytes, head->expires});
+}
+
+absl::StatusOr<std::shared_ptr<const Snapshot>> EarlierTexts::Read(
+    const std::string& owner, const std::string& id, const SessionHead& head) {
+  const auto found = table_.store().Get(NameOf(owner, id));
+  if (!found.ok()) return table_.Told(found.status(), id);
+  const auto earlier = ReadSessionHead(found->blob.head);
+  if (!earlier.ok()) return table_.Told(earlier.status(), id);
+  if (earlier->owner != owner || earlier->expires <= table_.now() ||
+      (earlier->epoch != head.written_epoch &&
+       earlier->epoch != head.repeated_epoch)) {
+    return absl::NotFoundError("there is none");
+  }
+  auto snapshot = table_.codec().Decode(*found->blob.body);
+  if (!snapshot.ok()) return table_.Told(snapshot.status(), id);
+  return snapshot;
+}
+
+void EarlierTexts::Forget(const std::string& owner, const std::string& id) {
+  (void)table_.store().Delete(NameOf(owner, id), std::nullopt);
+}
+
+bool EarlierTexts::MakeRoom(int64_t bytes) {
+  int64_t freed = 0;
+  bool any = false;
+  while (freed < bytes) {
+    Kept kept;
+    {
+      MutexLock lock(&mutex_);
+      if (kept_.empty()) break;
+      kept = std::move(kept_.front());
+      kept_.pop_front();
+    }
+    if (!table_.store().Delete(kept.name, std::nullopt).ok()) continue;
+    any = true;
+    freed += kept.bytes;
+  }
+  return any;
+}
+
+void EarlierTexts::Remember(Kept kept) {
+  const absl::Time now = table_.now();
+  MutexLock lock(&mutex_);
+  while (!kept_.empty() &&
+         (kept_.front().expires <= now || kept_.size() >= kMaxRemembered)) {
+    kept_.pop_front();
+  }
+  kept_.push_back(std::move(kept));
+}
+
+}  // namespace flash
