@@ -52,6 +52,8 @@ class ClientSessionTest : public testing::Test {
     for (std::string line; std::getline(lines, line);) {
       objects.push_back(json::parse(line));
     }
+    EXPECT_FALSE(objects.empty()) << errors_;
+    if (objects.empty()) objects.push_back(json::object());
     return objects;
   }
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,6 +38,8 @@ ServerProcess::ServerProcess(const std::vector<std::string>& flags) {
   pid_ = fork();
   FLASH_CHECK(pid_ >= 0);
   if (pid_ == 0) {
+    // A test that crashes leaves no server behind, for which ctest would wait.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     const int file = open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
     dup2(file, STDERR_FILENO);
     execv(argv[0], argv.data());
