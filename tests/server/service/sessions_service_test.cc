@@ -358,24 +358,27 @@ TEST_F(SessionsServiceTest, CancelsAClientThatSendsOrReadsNothing) {
 }
 
 TEST_F(SessionsServiceTest, BoundsTheTransfersAtATime) {
+  setup_.server.linger = kPatience;
   Start();
-  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  constexpr int kNumWriters = 17;  // one too many
+  grpc::ClientContext contexts[kNumWriters];
+  v1::Session sessions[kNumWriters];
   std::vector<std::unique_ptr<grpc::ClientWriter<v1::SnapshotChunk>>> writers;
-  std::vector<v1::Session> sessions(17);
-  v1::SnapshotChunk chunk;
-  for (int i = 0; i < 16; ++i) {
-    contexts.push_back(std::make_unique<grpc::ClientContext>());
-    writers.push_back(kept_->Import(contexts.back().get(), &sessions[i]));
-    ASSERT_TRUE(writers.back()->Write(chunk));
+  for (int i = 0; i < kNumWriters; ++i) {
+    writers.push_back(kept_->Import(&contexts[i], &sessions[i]));
   }
-  std::string bytes;
-  EXPECT_TRUE(Eventually([&](const EngineStats&) {
-    return Export("any", &bytes).error_code() ==
-           grpc::StatusCode::RESOURCE_EXHAUSTED;
+  // Writes to whatever call has ended fail, sooner or later.
+  int refused = 0;
+  ASSERT_TRUE(Eventually([&](const EngineStats&) {
+    refused = (refused + 1) % kNumWriters;
+    return !writers[refused]->Write(v1::SnapshotChunk());
   }));
+  ExpectError(writers[refused]->Finish(), grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "QUEUE_FULL");
+  std::string bytes;
   ExpectError(Export("any", &bytes), grpc::StatusCode::RESOURCE_EXHAUSTED,
               "QUEUE_FULL");
-  contexts[3]->TryCancel();
+  contexts[(refused + 1) % kNumWriters].TryCancel();
   EXPECT_TRUE(Eventually([&](const EngineStats&) {
     return Export("any", &bytes).error_code() == grpc::StatusCode::NOT_FOUND;
   }));
@@ -712,11 +715,15 @@ TEST_F(SessionsServiceTest, ARequestThatWasCutOffGoesOnFromItsCheckpoint) {
       const CheckpointKeeper::Stats stats = checkpoints_->stats();
       return stats.written > 0 && stats.waiting == 0;
     }));
+    // As if the server ended here: what it did later, such as to go on to the
+    // end because it had not heard of the cancel yet, would leave nothing.
+    store_->Fail(absl::UnavailableError("cut off"));
     context.TryCancel();
     held_.store(false);
     reader->Finish();
   }
   Stop();
+  store_->Fail(absl::OkStatus());
   Start();  // another one, with a prefix cache of its own
   const auto rest = Stream(request);
   ASSERT_TRUE(rest.status.ok()) << rest.status.error_message();
