@@ -26,8 +26,10 @@ std::shared_ptr<grpc::Channel> Connect(const std::string& address) {
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // While a server starts, look for it again soon.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 2'000);
+  // Despite its name this is the time that one attempt to connect may take: of
+  // a busy machine or a far one, up to the first bytes that it sends.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
                                    arguments);
 }
@@ -170,10 +172,16 @@ grpc::Status FlashClient::ExportSession(
   grpc::ClientContext* context = call.Begin();
   const auto reader = sessions_->Export(context, request);
   v1::SnapshotChunk chunk;
+  bool wanted = true;
   while (reader->Read(&chunk)) {
-    if (!on_data(chunk.data())) context->TryCancel();
+    if (!wanted || on_data(chunk.data())) continue;
+    wanted = false;
+    context->TryCancel();
   }
-  return reader->Finish();
+  const grpc::Status status = reader->Finish();
+  // The stream may have ended by itself before the cancel.
+  return wanted ? status
+                : grpc::Status(grpc::StatusCode::CANCELLED, "cancelled");
 }
 
 grpc::Status FlashClient::ImportSession(

@@ -97,8 +97,8 @@ class FlashClient {
   grpc::Status PinSession(const v1::PinSessionRequest& request,
                           CancellableCall& call, v1::Session& session);
 
-  // Gives the session's bytes to `on_data`, in order; once that returns false,
-  // the call is cancelled.
+  // Gives the session's bytes to `on_data`, in order. Once that returns false,
+  // it is not called again, and the call ends with CANCELLED.
   grpc::Status ExportSession(
       const std::string& id, CancellableCall& call,
       const std::function<bool(const std::string&)>& on_data);

@@ -1,5 +1,6 @@
 #include "client/chat.h"
 
+#include "client/error_text.h"
 #include "gmock/gmock.h"
 #include "tests/client/scripted_server.h"
 
@@ -23,6 +24,10 @@ class ChatTest : public testing::Test {
     return chat.Say(
         line, call, [](v1::GenerateEvent&) {}, [](const Resumption&) {});
   }
+  void ExpectAnswer(Chat& chat, const std::string& line) {
+    const grpc::Status status = Say(chat, line);
+    EXPECT_TRUE(status.ok()) << ErrorText(status);
+  }
 
   ScriptedServer server_;
   ResumingClient client_{{server_.address()}};
@@ -31,9 +36,9 @@ class ChatTest : public testing::Test {
 TEST_F(ChatTest, MakesASessionOfTheFirstLineAndAppendsTheOthers) {
   Chat chat = MakeChat();
   EXPECT_EQ(chat.session(), "");
-  EXPECT_TRUE(Say(chat, "one").ok());
+  ExpectAnswer(chat, "one");
   EXPECT_EQ(chat.session(), "session-1");
-  EXPECT_TRUE(Say(chat, "two").ok());
+  ExpectAnswer(chat, "two");
   const auto requests = server_.requests();
   ASSERT_THAT(requests, SizeIs(2));
   EXPECT_EQ(requests[0].text(), "Q: one\nA:");  // nothing stands before it
@@ -46,7 +51,7 @@ TEST_F(ChatTest, MakesASessionOfTheFirstLineAndAppendsTheOthers) {
 
 TEST_F(ChatTest, GoesOnWithASessionThatWas) {
   Chat chat = MakeChat("older");
-  EXPECT_TRUE(Say(chat, "three").ok());
+  ExpectAnswer(chat, "three");
   EXPECT_EQ(server_.requests()[0].session().id(), "older");
   EXPECT_EQ(server_.requests()[0].text(), "\nQ: three\nA:");
 }
@@ -55,8 +60,8 @@ TEST_F(ChatTest, LetsTheLastAnswerGoOnAfterAnEmptyLine) {
   Chat chat = MakeChat();
   EXPECT_EQ(Say(chat, "").error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(server_.requests(), SizeIs(0));
-  EXPECT_TRUE(Say(chat, "one").ok());
-  EXPECT_TRUE(Say(chat, "").ok());
+  ExpectAnswer(chat, "one");
+  ExpectAnswer(chat, "");
   EXPECT_FALSE(server_.requests()[1].has_text());
   EXPECT_EQ(server_.requests()[1].session().id(), "session-1");
 }
@@ -68,17 +73,17 @@ TEST_F(ChatTest, ALineThatFailedWasNeverSaid) {
                                        "INVALID_REQUEST")}});
   EXPECT_FALSE(Say(chat, "one").ok());
   EXPECT_EQ(chat.session(), "");
-  EXPECT_TRUE(Say(chat, "two").ok());
+  ExpectAnswer(chat, "two");
   EXPECT_EQ(server_.requests()[1].text(), "Q: two\nA:");
 }
 
 TEST_F(ChatTest, AnAnswerThatIsCutOffGoesOn) {
   Chat chat = MakeChat();
-  EXPECT_TRUE(Say(chat, "one").ok());
+  ExpectAnswer(chat, "one");
   server_.Play({{.cut_before = 2,
                  .status = {grpc::StatusCode::UNAVAILABLE, "gone"},
                  .session_epoch = 8}});
-  EXPECT_TRUE(Say(chat, "two").ok());
+  ExpectAnswer(chat, "two");
   const auto requests = server_.requests();
   ASSERT_THAT(requests, SizeIs(3));
   EXPECT_EQ(requests[2].text(), "\nQ: two\nA:");
