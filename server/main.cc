@@ -5,12 +5,15 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "server/command_line/command_line.h"
 #include "server/log.h"
 #include "server/server.h"
@@ -67,6 +70,18 @@ void WaitForStop(const sigset_t& signals) {
   }).detach();
 }
 
+void WarnOfUnknownVariables() {
+  std::vector<std::string> names;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    names.push_back(std::string(*variable, std::strcspn(*variable, "=")));
+  }
+  const auto unknown = UnknownVariables(ServerProgram(), names);
+  if (unknown.empty()) return;
+  Log(absl::StrCat(
+      "the environment has what is no setting and is passed over: ",
+      absl::StrJoin(unknown, ", "), "; see --help"));
+}
+
 int Fail(const absl::Status& status, int exit_code) {
   Log(std::string(status.message()));
   return exit_code;
@@ -82,6 +97,7 @@ int RunServer(int argc, char** argv) {
   }
   const auto config = ServerConfigFromFlags();
   if (!config.ok()) return Fail(config.status(), kWrongUsage);
+  WarnOfUnknownVariables();
 
   // Blocked in every thread, so that WaitForStop() gets them.
   const sigset_t signals = StopSignals();

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/thread_pool.h"
+#include "server/command_line/version.h"
 #include "server/log.h"
 #include "server/machine.h"
 #include "server/memory_plan.h"
@@ -23,7 +24,6 @@
 #include "server/sessions/sessions.h"
 #include "server/sessions/snapshot_codec.h"
 #include "server/tokenizer/tokenizer.h"
-#include "server/version.h"
 
 namespace flash {
 namespace {

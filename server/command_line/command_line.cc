@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/flags/commandlineflag.h"
@@ -17,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "server/command_line/standard_output.h"
+#include "server/command_line/version.h"
 
 namespace flash {
 namespace {
@@ -34,6 +36,10 @@ FlagMap FlagsOf(const Program& program) {
     }
   }
   return flags;
+}
+
+std::string VariableOf(const std::string& flag) {
+  return absl::StrCat("FLASH_", absl::AsciiStrToUpper(flag));
 }
 
 // What the type of a flag takes; empty if Abseil's own message has to do.
@@ -119,8 +125,7 @@ class Parser {
       if (!status.ok()) return status;
     }
     for (const auto& [name, flag] : flags_) {
-      const std::string variable =
-          absl::StrCat("FLASH_", absl::AsciiStrToUpper(name));
+      const std::string variable = VariableOf(name);
       const char* value = environment(variable.c_str());
       if (value == nullptr) continue;
       const absl::Status status = Set(*flag, value, variable);
@@ -154,7 +159,9 @@ class Parser {
 
   // Whether the arguments are one command, and the flags are for it.
   absl::Status CheckCommand() const {
-    if (program_.commands.empty() || line_.wants_help) return absl::OkStatus();
+    if (program_.commands.empty() || line_.wants_help || line_.wants_version) {
+      return absl::OkStatus();
+    }
     if (line_.arguments.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("say what to do: one of ", NamesOf(program_.commands),
@@ -214,6 +221,10 @@ class Parser {
     std::string value = has_value ? argument.substr(equals + 1) : "";
     if (name == "help" || name == "h") {
       line_.wants_help = true;
+      return absl::OkStatus();
+    }
+    if (name == "version") {
+      line_.wants_version = true;
       return absl::OkStatus();
     }
     absl::CommandLineFlag* flag = Find(name);
@@ -323,11 +334,44 @@ std::string HelpText(const Program& program,
   }
   absl::StrAppend(&text,
                   "  --flagfile=PATH\n"
-                  "      Reads flags from a file, one a line.\n\n"
+                  "      Reads flags from a file, one a line.\n"
+                  "  --version\n"
+                  "      Tells the version.\n\n"
                   "The values shown are the defaults. Each flag --name is also "
                   "the environment\nvariable FLASH_NAME; the command line "
                   "wins.\n");
   return text;
+}
+
+std::vector<std::string> UnknownVariables(
+    const Program& program, const std::vector<std::string>& names) {
+  std::set<std::string> known = {"FLASH_FLAGFILE"};
+  for (const auto& [name, flag] : FlagsOf(program)) {
+    known.insert(VariableOf(name));
+  }
+  constexpr absl::string_view kHost = "_SERVICE_HOST";
+  std::vector<std::string> services;
+  for (const std::string& name : names) {
+    if (absl::EndsWith(name, kHost)) {
+      services.push_back(name.substr(0, name.size() - kHost.size()));
+    }
+  }
+  const auto is_of_a_service = [&services](const std::string& name) {
+    return std::any_of(services.begin(), services.end(),
+                       [&name](const std::string& service) {
+                         return name == service + "_PORT" ||
+                                absl::StartsWith(name, service + "_PORT_") ||
+                                absl::StartsWith(name, service + "_SERVICE_");
+                       });
+  };
+  std::vector<std::string> unknown;
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, "FLASH_") && known.count(name) == 0 &&
+        !is_of_a_service(name)) {
+      unknown.push_back(name);
+    }
+  }
+  return unknown;
 }
 
 std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
@@ -338,8 +382,10 @@ std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
                  std::string(line.status().message()).c_str());
     std::exit(2);
   }
-  if (line->wants_help) {
-    const absl::Status printed = WriteOut(HelpText(program, line->arguments));
+  if (line->wants_help || line->wants_version) {
+    const absl::Status printed = WriteOut(
+        line->wants_help ? HelpText(program, line->arguments)
+                         : absl::StrCat(program.name, " ", kVersion, "\n"));
     if (printed.ok()) std::exit(0);
     std::fprintf(stderr, "%s: %s\n", program.name.c_str(),
                  std::string(printed.message()).c_str());

@@ -42,6 +42,7 @@ struct Program {
 
 struct CommandLine {
   bool wants_help = false;             // --help was there
+  bool wants_version = false;          // --version was there
   std::vector<std::string> arguments;  // what is not a flag, in order
 };
 
@@ -60,9 +61,20 @@ absl::StatusOr<CommandLine> ReadCommandLine(
 std::string HelpText(const Program& program,
                      const std::vector<std::string>& arguments = {});
 
+// Of the `names` of environment variables those that begin with FLASH_ and are
+// no flag's twin: misspelt ones, as a rule. (For a program that has its
+// environment to itself: in one shell there are twins of several programs.)
+//
+// Kubernetes puts a few variables for each Service into every container, and
+// for one whose name begins with "flash" these begin with FLASH_ too:
+// FLASH_SERVER_SERVICE_HOST and others that begin as it does. They are not
+// told.
+std::vector<std::string> UnknownVariables(
+    const Program& program, const std::vector<std::string>& names);
+
 // What main() does with a command line: sets the flags and returns the
-// arguments; ends the process with 0 after printing the help, with 1 if it
-// cannot be printed, and with 2 after printing what is wrong.
+// arguments; ends the process with 0 after printing the help or the version,
+// with 1 if it cannot be printed, and with 2 after printing what is wrong.
 std::vector<std::string> ReadCommandLineOrExit(const Program& program, int argc,
                                                char** argv);
 

@@ -344,6 +344,7 @@ int main(int argc, char** argv) {
   help.contains_help_flags = [](absl::string_view file) {
     return absl::EndsWith(file, "/flash_bench.cc");
   };
+  help.version_string = [] { return "flash-bench " FLASH_VERSION "\n"; };
   absl::SetFlagsUsageConfig(help);
   if (absl::ParseCommandLine(argc, argv).size() > 1) {
     return flash::Fail("it takes flags only (see --help)", 2);

@@ -175,6 +175,32 @@ TEST_F(CommandLineTest, ExplainsWhatACommandDoesAndTakes) {
   EXPECT_THAT(HelpText(program_, {"fly"}), StartsWith("test [flags]"));
 }
 
+TEST_F(CommandLineTest, TellsItsVersionWithoutACommand) {
+  program_.commands = Commands();
+  const auto line = Read({"--version"});
+  ASSERT_TRUE(line.ok()) << line.status();
+  EXPECT_TRUE(line->wants_version);
+  EXPECT_THAT(HelpText(program_), HasSubstr("--version\n"));
+}
+
+TEST_F(CommandLineTest, TellsVariablesThatSetNothing) {
+  EXPECT_THAT(
+      UnknownVariables(program_, {"PATH", "FLASH_TEST_NUMBER", "FLASH_FLAGFILE",
+                                  "FLASH_TEST_NUMBR", "FLASH_", "NO_FLASH_X"}),
+      ElementsAre("FLASH_TEST_NUMBR", "FLASH_"));
+}
+
+TEST_F(CommandLineTest, PassesOverWhatKubernetesSaysOfServices) {
+  EXPECT_THAT(
+      UnknownVariables(
+          program_, {"FLASH_SERVER_PORT", "FLASH_SERVER_PORT_8500_TCP",
+                     "FLASH_SERVER_PORT_8500_TCP_ADDR",
+                     "FLASH_SERVER_SERVICE_HOST", "FLASH_SERVER_SERVICE_PORT",
+                     "FLASH_SERVER_SERVICE_PORT_GRPC", "FLASH_SERVER_PORTS",
+                     "FLASH_OTHER_PORT", "FLASH_SERVICE_HOST", "FLASH_PORT"}),
+      ElementsAre("FLASH_SERVER_PORTS", "FLASH_OTHER_PORT"));
+}
+
 TEST_F(CommandLineTest, ExplainsEachFlagWithItsDefault) {
   const auto line = Read({"--help"});
   ASSERT_TRUE(line.ok());

@@ -1,7 +1,7 @@
 // The version of the software, the same as that of the build's project().
 
-#ifndef SERVER_VERSION_H_
-#define SERVER_VERSION_H_
+#ifndef SERVER_COMMAND_LINE_VERSION_H_
+#define SERVER_COMMAND_LINE_VERSION_H_
 
 namespace flash {
 
@@ -9,4 +9,4 @@ inline constexpr char kVersion[] = FLASH_VERSION;  // of the build
 
 }  // namespace flash
 
-#endif  // SERVER_VERSION_H_
+#endif  // SERVER_COMMAND_LINE_VERSION_H_
