@@ -77,6 +77,7 @@ ordered_json LoadJson(const LoadSettings& settings, const LoadResult& result,
   for (const auto& [name, count] : result.by_status) {
     json["requests_by_status"][name] = count;
   }
+  json["requests_refused"] = result.requests_refused;
   json["requests_failed"] = result.requests_failed;
   json["first_failure"] = result.first_failure;
   json["first_token_ms"] = SummaryJson(result.first_token_ms.Summarize());
@@ -85,6 +86,24 @@ ordered_json LoadJson(const LoadSettings& settings, const LoadResult& result,
   json["server"] = MessageJson(server);
   json["model"] = MessageJson(model);
   return json;
+}
+
+absl::Status Verdict(const LoadResult& result, double max_refused) {
+  if (result.requests_failed > 0) {
+    return absl::UnavailableError(absl::StrCat(
+        result.requests_failed, " requests failed, the first with ",
+        result.first_failure));
+  }
+  int64_t ended = 0;
+  for (const auto& [name, count] : result.by_status) ended += count;
+  const int64_t refused = result.requests_refused;
+  if (static_cast<double>(refused) > max_refused * static_cast<double>(ended)) {
+    return absl::UnavailableError(absl::StrCat(
+        "a full queue refused ", refused, " of ", ended,
+        " requests: more than the part --max_refused=", max_refused));
+  }
+  if (result.tokens == 0) return absl::UnavailableError("no token came back");
+  return absl::OkStatus();
 }
 
 std::string ProgressLine(const LoadProgress& progress) {

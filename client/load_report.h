@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "absl/status/status.h"
 #include "client/load_run.h"
 
 namespace flash {
@@ -19,6 +20,11 @@ nlohmann::ordered_json LoadJson(const LoadSettings& settings,
                                 const LoadResult& result,
                                 const v1::ServerInfo& server,
                                 const v1::ModelInfo& model);
+
+// Whether the load went as it should have: UNAVAILABLE, with one sentence, if
+// requests failed, if a full queue refused more than the part `max_refused` of
+// those that ended, or if no token came back.
+absl::Status Verdict(const LoadResult& result, double max_refused);
 
 // One line, without its end.
 std::string ProgressLine(const LoadProgress& progress);

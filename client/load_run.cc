@@ -156,6 +156,7 @@ void Load::Record(const grpc::Status& status, Clock::time_point began,
     return;
   }
   ++result_.by_status[CodeName(status.error_code())];
+  result_.requests_refused += IsRefusal(status);
   if (status.ok()) {
     result_.request_ms.Add(Milliseconds(Clock::now() - began));
   }
@@ -224,10 +225,13 @@ v1::GenerateRequest LoadRequest(const LoadSettings& settings,
   return request;
 }
 
+bool IsRefusal(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED &&
+         ErrorReason(status) == "QUEUE_FULL";
+}
+
 bool IsFailure(const grpc::Status& status) {
-  if (status.ok()) return false;
-  return status.error_code() != grpc::StatusCode::RESOURCE_EXHAUSTED ||
-         ErrorReason(status) != "QUEUE_FULL";
+  return !status.ok() && !IsRefusal(status);
 }
 
 LoadResult RunLoad(const LoadSettings& settings, const v1::ModelInfo& model,

@@ -40,6 +40,7 @@ struct LoadResult {
   int64_t requests_begun = 0;
   int64_t requests_cut = 0;  // still running at the end, and cancelled
   std::map<std::string, int64_t> by_status;  // of those that ended
+  int64_t requests_refused = 0;  // of these, turned away by a full queue
   // Of all calls, those of the warm-up included: that ended neither OK nor
   // turned away by a full queue, and were not cut off by the end.
   int64_t requests_failed = 0;
@@ -67,8 +68,11 @@ v1::GenerateRequest LoadRequest(const LoadSettings& settings,
                                 const v1::ModelInfo& model, int session,
                                 int64_t round);
 
-// Whether a call that ended so says that something is wrong. A full queue is an
+// Whether a call that ended so was turned away by a full queue. That is an
 // answer: a load may be meant to fill it.
+bool IsRefusal(const grpc::Status& status);
+
+// Whether a call that ended so says that something is wrong.
 bool IsFailure(const grpc::Status& status);
 
 // Runs the load on a thread for each session, and asks `go_on` once a second,

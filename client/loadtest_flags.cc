@@ -27,6 +27,11 @@ ABSL_FLAG(int64_t, requests, 0,
 ABSL_FLAG(double, warmup, 0, "Seconds before anything is measured.");
 ABSL_FLAG(float, temperature, 1, "Of all requests; 0 takes the likeliest.");
 ABSL_FLAG(uint64_t, seed, 1, "Of prompts and requests.");
+ABSL_FLAG(
+    double, max_refused, 0.1,
+    "The part of the requests, from 0 to 1, that a full queue may refuse: "
+    "the exit code\nis 1 if there are more. 1 for a load that is meant to "
+    "fill it.");
 ABSL_FLAG(std::string, output_json, "",
           "A file to write the result to, as JSON. Empty: none.");
 ABSL_FLAG(absl::Duration, wait, absl::ZeroDuration(),
@@ -108,6 +113,10 @@ absl::StatusOr<LoadtestConfig> LoadtestConfigFromFlags() {
     const absl::Status valid = CheckUtf8("prompt_file", *text);
     if (!valid.ok()) return valid;
     load.prompt_text = *std::move(text);
+  }
+  config.max_refused = absl::GetFlag(FLAGS_max_refused);
+  if (!(config.max_refused >= 0 && config.max_refused <= 1)) {
+    return Wrong("max_refused", config.max_refused, "from 0 to 1");
   }
   config.output_json = absl::GetFlag(FLAGS_output_json);
   const auto wait = MillisecondsOf("wait", absl::GetFlag(FLAGS_wait));

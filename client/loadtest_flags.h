@@ -14,6 +14,7 @@ namespace flash {
 
 struct LoadtestConfig {
   LoadSettings load;
+  double max_refused = 0;   // the part of the requests, by a full queue
   std::string output_json;  // empty: none
   std::chrono::milliseconds wait{0};
 };

@@ -68,21 +68,10 @@ absl::Status WriteJson(const std::string& path, std::ios::openmode mode,
       absl::StrCat("--output_json is \"", path, "\", which cannot be written"));
 }
 
-// Whether the load went as it should have.
-absl::Status Verdict(const LoadResult& result) {
-  if (result.requests_failed > 0) {
-    return absl::UnavailableError(absl::StrCat(
-        result.requests_failed, " requests failed, the first with ",
-        result.first_failure));
-  }
-  if (result.tokens == 0) return absl::UnavailableError("no token came back");
-  return absl::OkStatus();
-}
-
 // Prints and writes what came out, as much of it as can be.
 int Report(const LoadtestConfig& config, const LoadResult& result,
            const v1::ServerInfo& server, const v1::ModelInfo& model) {
-  absl::Status status = Verdict(result);
+  absl::Status status = Verdict(result, config.max_refused);
   status.Update(WriteOut(LoadTable(config.load, result)));
   if (!config.output_json.empty()) {
     const std::string json =

@@ -34,6 +34,30 @@ TEST(LoadReportTest, TellsWhatWasMeasured) {
   EXPECT_THAT(table, HasSubstr("4 OK, 1 RESOURCE_EXHAUSTED, 3 cut off"));
 }
 
+TEST(LoadReportTest, IsContentWithAFewThatAFullQueueRefused) {
+  LoadResult result;
+  result.tokens = 100;
+  result.by_status = {{"OK", 9}, {"RESOURCE_EXHAUSTED", 1}};
+  result.requests_refused = 1;
+  EXPECT_TRUE(Verdict(result, 0.1).ok());
+  EXPECT_THAT(std::string(Verdict(result, 0.05).message()),
+              HasSubstr("refused 1 of 10 requests: more than the part "
+                        "--max_refused=0.05"));
+  result.by_status["RESOURCE_EXHAUSTED"] = result.requests_refused = 1000;
+  EXPECT_FALSE(Verdict(result, 0.1).ok());
+  EXPECT_TRUE(Verdict(result, 1).ok());
+}
+
+TEST(LoadReportTest, IsNotContentWithAFailureOrWithoutATokens) {
+  LoadResult result;
+  EXPECT_THAT(std::string(Verdict(result, 1).message()),
+              HasSubstr("no token came back"));
+  result.requests_failed = 2;
+  result.first_failure = "UNAVAILABLE: gone";
+  EXPECT_THAT(std::string(Verdict(result, 1).message()),
+              HasSubstr("2 requests failed, the first with UNAVAILABLE: gone"));
+}
+
 TEST(LoadReportTest, AsksTheSameOfTheSameSession) {
   LoadSettings settings;
   settings.prompt_tokens = 50;

@@ -23,6 +23,9 @@ bool GoOn(const LoadProgress&) { return true; }
 TEST(LoadRunTest, TakesAFullQueueForAnAnswer) {
   EXPECT_FALSE(IsFailure(grpc::Status::OK));
   EXPECT_FALSE(IsFailure(Exhausted("QUEUE_FULL")));
+  EXPECT_TRUE(IsRefusal(Exhausted("QUEUE_FULL")));
+  EXPECT_FALSE(IsRefusal(grpc::Status::OK));
+  EXPECT_FALSE(IsRefusal(Exhausted("READER_TOO_SLOW")));
   EXPECT_TRUE(IsFailure(Exhausted("READER_TOO_SLOW")));
   EXPECT_TRUE(
       IsFailure(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "large")));
