@@ -12,6 +12,7 @@
 #include "client/chat.h"
 #include "client/client_output.h"
 #include "client/client_program.h"
+#include "client/open_line.h"
 
 namespace flash {
 namespace {
@@ -61,21 +62,31 @@ class Conversation {
     interrupts_.Call([&call] { call.Cancel(); });
     absl::Status printed;
     uint64_t seed = 0;
+    OpenLine open;
     const grpc::Status status = chat_.Say(
         line, call,
         [&](const v1::GenerateEvent& event) {
           if (event.has_accepted()) seed = event.accepted().seed();
           if (!printed.ok()) return;
-          printed = WriteOut(config_.output == OutputFormat::kJson
-                                 ? EventJson(event, seed)
-                                 : EventText(event));
+          const std::string text = config_.output == OutputFormat::kJson
+                                       ? EventJson(event, seed)
+                                       : EventText(event);
+          printed = WriteOut(text);
           if (!printed.ok()) call.Cancel();
+          open.Wrote(text);
         },
-        SayWhereItGoesOn);
+        [&open](const Resumption& resumption) {
+          open.End();
+          SayWhereItGoesOn(resumption);
+        });
     interrupts_.Call([] {});  // `call` ends here
     if (!printed.ok()) return Complain(kClientName, printed);
     if (status.ok()) return 0;
-    if (is_terminal_) std::fputc('\n', stderr);
+    if (is_terminal_) {  // which may show ^C, whatever was answered
+      std::fputc('\n', stderr);
+    } else {
+      open.End();
+    }
     const int exit_code = Fail(status);
     return is_terminal_ ? 0 : exit_code;
   }

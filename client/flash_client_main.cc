@@ -13,6 +13,7 @@
 #include "client/client_output.h"
 #include "client/client_program.h"
 #include "client/interrupts.h"
+#include "client/open_line.h"
 #include "client/resuming_client.h"
 #include "client/session_commands.h"
 
@@ -43,16 +44,24 @@ int Generate(ResumingClient& client, const ClientConfig& config,
   const bool json = config.output == OutputFormat::kJson;
   uint64_t seed = 0;
   absl::Status printed;
+  OpenLine line;
   status = client.Generate(
       *request, call,
       [&](const v1::GenerateEvent& event) {
         if (event.has_accepted()) seed = event.accepted().seed();
         if (!printed.ok()) return;
-        printed = WriteOut(json ? EventJson(event, seed) : EventText(event));
+        const std::string text =
+            json ? EventJson(event, seed) : EventText(event);
+        printed = WriteOut(text);
         if (!printed.ok()) call.Cancel();
+        line.Wrote(text);
         if (!json) SaySession(event);
       },
-      SayWhereItGoesOn);
+      [&line](const Resumption& resumption) {
+        line.End();
+        SayWhereItGoesOn(resumption);
+      });
+  line.End();
   // This is why the call was cancelled, so it is what there is to tell.
   if (!printed.ok()) return Complain(kClientName, printed);
   return status.ok() ? 0 : Fail(status);
