@@ -93,8 +93,8 @@ ABSL_FLAG(absl::optional<uint32_t>, num_outputs, absl::nullopt,
           "generate: outputs for the one prompt; several need --output=json. "
           "Default 1.");
 ABSL_FLAG(absl::optional<uint32_t>, logprobs, absl::nullopt,
-          "generate: tells the logprob of each token (json), and of the K most "
-          "likely in its place.");
+          "generate: tells the logprob of each token, and of the K most likely "
+          "in its place; needs --output=json.");
 ABSL_FLAG(flash::OptionalText, stop, {},
           "generate, chat: the string at which an output ends.");
 ABSL_FLAG(bool, ignore_eos, false,
@@ -306,11 +306,16 @@ absl::StatusOr<v1::GenerateRequest> GenerateRequestFromFlags() {
   SetIf(absl::GetFlag(FLAGS_logprobs),
         [&](uint32_t v) { request.mutable_response()->set_logprobs(v); });
   if (absl::GetFlag(FLAGS_echo)) request.mutable_response()->set_echo(true);
-  if (request.sampling().num_outputs() > 1 &&
-      absl::GetFlag(FLAGS_output) != "json") {
+  if (absl::GetFlag(FLAGS_output) == "json") return request;
+  if (request.sampling().num_outputs() > 1) {
     return absl::InvalidArgumentError(
         "--num_outputs is more than 1; their texts come at the same time, so "
         "set --output=json, which says what belongs to which");
+  }
+  if (request.response().has_logprobs()) {
+    return absl::InvalidArgumentError(
+        "--logprobs is set, and a text has no place for them; set "
+        "--output=json too");
   }
   return request;
 }
@@ -324,6 +329,11 @@ absl::StatusOr<v1::ScoreRequest> ScoreRequestFromFlags() {
                                   .ids_flag = "ids",
                                   .ids = absl::GetFlag(FLAGS_ids)},
                                  request);
+  if (status.ok() && request.has_text() && request.text().empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", absl::GetFlag(FLAGS_file).empty() ? "text" : "file",
+                     " is empty: there is nothing to score"));
+  }
   if (status.ok()) status = SetRequestId(request);
   if (!status.ok()) return status;
   return request;

@@ -92,9 +92,10 @@ std::string EventJson(const v1::GenerateEvent& event, uint64_t seed) {
 std::string ScoreText(const v1::ScoreResult& result) {
   const double sum = Sum(result.logprobs());
   const int count = result.logprobs_size();
+  if (count == 0) return "0 tokens scored: none has one before it\n";
   return absl::StrFormat(
       "%d tokens scored, sum of logprobs %.6f, perplexity %.6f\n", count, sum,
-      count == 0 ? 1.0 : std::exp(-sum / count));
+      std::exp(-sum / count));
 }
 
 std::string ScoreJson(const v1::ScoreResult& result) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace flash {
@@ -40,9 +42,18 @@ absl::StatusOr<std::chrono::milliseconds> MillisecondsOf(
 }
 
 absl::Status CheckServer(const std::string& server) {
-  if (!server.empty()) return absl::OkStatus();
+  const size_t colon = server.rfind(':');
+  int port = 0;
+  if (absl::StartsWith(server, "unix:") ||
+      (colon != std::string::npos && colon > 0 &&
+       absl::SimpleAtoi(server.substr(colon + 1), &port) && port >= 1 &&
+       port <= 65535)) {
+    return absl::OkStatus();
+  }
   return absl::InvalidArgumentError(
-      "--server is empty; it must be HOST:PORT, as in 127.0.0.1:8500");
+      absl::StrCat("--server is ",
+                   server.empty() ? "empty" : absl::StrCat("\"", server, "\""),
+                   "; it must be HOST:PORT, as in 127.0.0.1:8500"));
 }
 
 absl::Status CheckUtf8(const std::string& flag, std::string_view value) {

@@ -20,7 +20,8 @@ namespace flash {
 absl::StatusOr<std::chrono::milliseconds> MillisecondsOf(
     const std::string& flag, absl::Duration value);
 
-// Not empty: gRPC would tell of a channel instead.
+// HOST:PORT, or another of gRPC's names that ends in a port, or unix:PATH.
+// Without a port gRPC would take 443, and tell of a connection there.
 absl::Status CheckServer(const std::string& server);
 
 // protobuf sends no string that is not UTF-8, and prints why in its own words.

@@ -41,7 +41,7 @@ TEST_F(ClientFlagsTest, LeavesUnsetWhatIsNotSaid) {
 
 TEST_F(ClientFlagsTest, TellsZeroFromUnset) {
   Set({"--prompt=x", "--temperature=0", "--seed=0", "--max_tokens=0",
-       "--logprobs=0", "--stop=a,b"});
+       "--logprobs=0", "--output=json", "--stop=a,b"});
   const auto request = GenerateRequestFromFlags();
   ASSERT_TRUE(request.ok()) << request.status();
   EXPECT_TRUE(request->sampling().has_temperature());
@@ -93,6 +93,23 @@ TEST_F(ClientFlagsTest, RefusesToMixTheTextsOfSeveralOutputs) {
               HasSubstr("--output=json"));
   Set({"--output=json"});
   EXPECT_TRUE(GenerateRequestFromFlags().ok());
+}
+
+TEST_F(ClientFlagsTest, RefusesLogprobsWhereNobodyWouldSeeThem) {
+  Set({"--prompt=x", "--logprobs=0"});
+  EXPECT_THAT(Error(GenerateRequestFromFlags().status()),
+              HasSubstr("--logprobs is set, and a text has no place for them"));
+  Set({"--output=json"});
+  EXPECT_TRUE(GenerateRequestFromFlags().ok());
+}
+
+TEST_F(ClientFlagsTest, HasNothingToScoreInAnEmptyText) {
+  Set({"--file=/dev/null"});
+  EXPECT_THAT(Error(ScoreRequestFromFlags().status()),
+              HasSubstr("--file is empty: there is nothing to score"));
+  Set({"--file=", "--text="});
+  EXPECT_THAT(Error(ScoreRequestFromFlags().status()),
+              HasSubstr("--text is empty"));
 }
 
 TEST_F(ClientFlagsTest, WantsOneInput) {

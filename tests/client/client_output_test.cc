@@ -74,6 +74,7 @@ TEST(ClientOutputTest, WritesScores) {
   result.add_logprobs(-1.5f);
   EXPECT_EQ(json::parse(ScoreJson(result))["logprobs"], json({-1.5}));
   EXPECT_THAT(ScoreText(result), HasSubstr("perplexity 4.48"));
+  EXPECT_EQ(ScoreText({}), "0 tokens scored: none has one before it\n");
   EXPECT_EQ(json::parse(ScoreJson({}))["logprobs"], json::array());
 }
 

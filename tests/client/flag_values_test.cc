@@ -17,9 +17,20 @@ TEST(FlagValuesTest, TakesTimesUpToADay) {
   EXPECT_FALSE(MillisecondsOf("wait", absl::InfiniteDuration()).ok());
 }
 
-TEST(FlagValuesTest, WantsAServer) {
-  EXPECT_TRUE(CheckServer("localhost:1").ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(CheckServer("")));
+TEST(FlagValuesTest, WantsAServerAndItsPort) {
+  for (const char* right :
+       {"localhost:1", "10.0.0.1:65535", "[::1]:8500",
+        "dns:///flash-server:8500", "unix:/run/flash.socket"}) {
+    EXPECT_TRUE(CheckServer(right).ok()) << right;
+  }
+  for (const char* wrong : {"", "localhost", "localhost:", ":8500", "a:0",
+                            "a:65536", "a:http", "a:-1", "[::1]"}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(CheckServer(wrong))) << wrong;
+  }
+  EXPECT_THAT(std::string(CheckServer("localhost").message()),
+              HasSubstr("--server is \"localhost\"; it must be HOST:PORT"));
+  EXPECT_THAT(std::string(CheckServer("").message()),
+              HasSubstr("--server is empty"));
 }
 
 TEST(FlagValuesTest, FindsWhereUtf8Ends) {
