@@ -112,6 +112,10 @@ struct Workload {
 
 // Thread safety: one thread at a time.
 //
+// Operations are done in the order of their calls, and may be done later: what
+// they write is there after EndStep() or a Download(). What they read of the
+// host, but for StepRows, is read at once.
+//
 // Errors: a wrong shape is a bug in the caller and aborts. A device failure is
 // remembered, later operations do nothing, and EndStep() reports it.
 class Backend {

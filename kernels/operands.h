@@ -77,6 +77,8 @@ struct Embedding {
   float position_scale = 0;                   // sinusoidal
   const std::byte* position_table = nullptr;  // learned: [max_length, D] of
   DataType position_type = DataType::kFloat32;
+
+  bool operator==(const Embedding&) const = default;
 };
 
 struct Norm {
@@ -85,6 +87,8 @@ struct Norm {
   float eps = 0;
   const float* weight = nullptr;  // [1] for kScale, else [Padded(D)]
   const float* bias = nullptr;    // [Padded(D)] for kLayer
+
+  bool operator==(const Norm&) const = default;
 };
 
 struct Rotary {
@@ -92,7 +96,13 @@ struct Rotary {
   enum class Position { kSequence, kChunk } position = Position::kSequence;
   const double* frequencies = nullptr;  // on the host: [size / 2]
   int64_t size = 0;                     // features that are rotated; 0: none
+
+  bool operator==(const Rotary&) const = default;
 };
+
+// The least scale of int8 numbers that is not taken for 0, so that its inverse
+// is a number.
+inline constexpr float kLeastInt8Scale = 0x1p-100f;
 
 enum class Activation { kNone, kSilu };
 
@@ -117,6 +127,8 @@ struct Attention {
   const float* head_offset = nullptr;
   const float* bias =
       nullptr;  // [Padded(C)]: added to the score at distance i - j
+
+  bool operator==(const Attention&) const = default;
 };
 
 // Rows of LayerState::shift. A power of two; all but one of the last rows of a
@@ -141,6 +153,8 @@ struct LayerState {
   float* shift = nullptr;
   size_t slot_stride = 0;  // bytes
   DataType cache = DataType::kFloat32;
+
+  bool operator==(const LayerState&) const = default;
 };
 
 // What the operations of one layer hand to each other.
@@ -148,6 +162,8 @@ struct HeadRows {
   MatrixView<const float> uvz;  // [B, 2 Padded(E) + Padded(S)]: gate, value, z
   MatrixView<float> quad_q;     // [B, Padded(S)]
   MatrixView<float> lin_q;      // [B, Padded(S)]
+
+  bool operator==(const HeadRows&) const = default;
 };
 
 }  // namespace flash

@@ -27,7 +27,7 @@ struct MatrixView {
   int64_t cols = 0;
   int64_t row_stride = 0;
 
-  T* Row(int64_t row) const { return data + row * row_stride; }
+  constexpr T* Row(int64_t row) const { return data + row * row_stride; }
 
   // The first `n` rows.
   MatrixView First(int64_t n) const { return {data, n, cols, row_stride}; }
@@ -38,6 +38,8 @@ struct MatrixView {
   operator MatrixView<C>() const {  // NOLINT: implicit, as for pointers
     return {data, rows, cols, row_stride};
   }
+
+  bool operator==(const MatrixView&) const = default;
 };
 
 }  // namespace flash

@@ -16,6 +16,7 @@
 #include "kernels/cpu/dense_weight.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/kernel_table.h"
+#include "kernels/step_bytes.h"
 
 namespace flash {
 namespace cpu {
@@ -213,8 +214,7 @@ absl::StatusOr<std::unique_ptr<Dense>> CpuBackend::MakeDense(
   if (!memory.ok()) return memory.status();
   const absl::Status packed = PackPanels(source, pool_, (*memory)->data());
   if (!packed.ok()) return packed;
-  return std::make_unique<DenseWeight>(source, PaddedOutputs(source),
-                                       *std::move(memory));
+  return std::make_unique<DenseWeight>(source, *std::move(memory));
 }
 
 void CpuBackend::BeginStep(const StepRows& rows) {
@@ -354,11 +354,7 @@ void CpuBackend::AppendHeads(const Attention& attention,
                                                .sin = sin.Row(row)});
     if (!finite) faults_[row] = 1;
   });
-  const int64_t columns =
-      (attention.has_quadratic ? attention.query_key_size : 0) +
-      (attention.has_linear ? Padded(attention.query_key_size) : 0) +
-      Padded(attention.expanded_size);
-  step_bytes_ += heads.uvz.rows * columns * SizeOf(state.cache);
+  step_bytes_ += AppendBytes(attention, state.cache, heads.uvz.rows);
 }
 
 void CpuBackend::AddAttendParts(const RowRun& run, int64_t cuts,
@@ -446,38 +442,18 @@ void CpuBackend::Attend(const Attention& attention, const LayerState& state,
 
 void CpuBackend::CountAttend(const Attention& attention,
                              const LayerState& state) {
-  const int64_t size = SizeOf(state.cache);
-  const int64_t row_bytes = Padded(attention.expanded_size) * size;
   for (const AttendPart& part : attend_parts_) {
     if (part.first_panel != 0) continue;  // one part of each run
     const Row& last = step_.rows[part.rows.first_row + part.rows.num_rows - 1];
-    if (attention.has_quadratic) {
-      step_bytes_ += (last.offset + 1) * attention.query_key_size * size +
-                     part.num_values * row_bytes;
-    }
-    const int64_t s = attention.query_key_size;
-    if (part.put_off != nullptr) {
-      step_bytes_ += s * Padded(attention.expanded_size) *
-                         static_cast<int64_t>(sizeof(float)) +
-                     (part.put_off->last - part.put_off->first) *
-                         (Padded(s) * size + row_bytes);
-    } else if (attention.has_linear && last.position != last.offset) {
-      step_bytes_ += s * row_bytes;
-    }
+    step_bytes_ += AttendBytes(attention, state.cache, last, part.put_off) +
+                   part.num_values * ValueBytes(attention, state.cache);
   }
 }
 
 void CpuBackend::FoldChunks(const Attention& attention, const LayerState& state,
                             std::span<const Fold> folds) {
   if (folds.empty()) return;
-  const int64_t s = attention.query_key_size;
-  const int64_t e = Padded(attention.expanded_size);
-  const int64_t size = SizeOf(state.cache);
-  for (const Fold& fold : folds) {
-    step_bytes_ += (fold.last - fold.first) * (Padded(s) + e) * size +
-                   2 * s * e * static_cast<int64_t>(sizeof(float)) +
-                   (fold.closes ? s * e * size : 0);
-  }
+  step_bytes_ += FoldBytes(attention, state.cache, folds);
   const int64_t num_folds = static_cast<int64_t>(folds.size());
   const int64_t panels =
       (attention.expanded_size + Panels::kWidth - 1) / Panels::kWidth;

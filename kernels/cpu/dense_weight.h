@@ -20,8 +20,7 @@ namespace flash::cpu {
 class DenseWeight final : public Dense {
  public:
   // `memory` holds the panels, as PackPanels() writes them.
-  DenseWeight(const DenseSource& source, int64_t outputs,
-              std::unique_ptr<Buffer> memory);
+  DenseWeight(const DenseSource& source, std::unique_ptr<Buffer> memory);
 
   DataType type() const { return type_; }
   const std::byte* panels() const { return memory_->data(); }
@@ -34,9 +33,7 @@ class DenseWeight final : public Dense {
   std::vector<float> bias_;
 };
 
-// The outputs of `source`, each segment's padding included, and the bytes of
-// its panels.
-int64_t PaddedOutputs(const DenseSource& source);
+// The bytes of the panels of `source`.
 size_t PanelBytes(const DenseSource& source);
 
 // Writes the panels of `source` to `out`, which is zero before, with all of the

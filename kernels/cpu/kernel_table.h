@@ -28,10 +28,6 @@ constexpr int64_t Int8PanelBytes(int64_t inputs) {
   return sizeof(Int8PanelHead) + (inputs + 3) / 4 * 4 * kPanel;
 }
 
-// The least scale of int8 numbers that is not taken for 0, so that its inverse
-// is a number.
-inline constexpr float kLeastInt8Scale = 0x1p-100f;
-
 enum class Epilogue { kStore, kSilu, kAdd };
 
 // Panels [first_panel, last_panel) of y = W x + bias, for all rows of x.

@@ -129,8 +129,9 @@ class AttendTest : public BackendTest {
                  << "S " << settings.query_key_size << ", E "
                  << settings.expanded_size << ", C " << settings.chunk_size);
     const int64_t c = settings.chunk_size;
-    const TestBackend backend =
-        Make({.max_rows = c + 1, .query_key_size = 64, .chunk_size = c});
+    const TestBackend backend = Make({.max_rows = c + 1,
+                                      .query_key_size = settings.query_key_size,
+                                      .chunk_size = c});
     const RandomLayer layer(settings);
     const Slots slots = SlotsWithU(settings, cache, 4);
     const LayerStep step(
@@ -172,6 +173,12 @@ TEST_P(AttendTest, AddsUpTheClosedChunksAlone) {
   Attention settings = Settings(2, 2, 2);
   settings.has_quadratic = false;
   ExpectTheDefinitionOfAnySize(settings);
+}
+
+TEST_P(AttendTest, AddsUpMoreThanABlockOfACardReadsAtOnce) {
+  const Attention settings = Settings(300, 70, 290);
+  ExpectTheDefinition(settings, DataType::kFloat32, 0);
+  ExpectTheDefinition(settings, DataType::kBFloat16, 2);
 }
 
 TEST_P(AttendTest, HasLaplaceWeights) {

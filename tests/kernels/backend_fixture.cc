@@ -6,6 +6,9 @@
 #include "kernels/check.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/kernels/eager_backend.h"
+#include "tests/kernels/test_memory.h"
 
 namespace flash {
 
@@ -20,9 +23,15 @@ Step StepOfSingleRows(const std::vector<Row>& rows) {
 TestBackend::TestBackend(const std::string& isa, int num_threads,
                          const Workload& workload)
     : pool_(num_threads) {
-  auto backend = MakeCpuBackend(pool_, isa);
-  FLASH_CHECK(backend.ok());
-  backend_ = *std::move(backend);
+  if (isa == kCuda) {
+    auto backend = MakeCudaBackend({});
+    FLASH_CHECK(backend.ok());
+    backend_ = std::make_unique<EagerBackend>(*std::move(backend));
+  } else {
+    auto backend = MakeCpuBackend(pool_, isa);
+    FLASH_CHECK(backend.ok());
+    backend_ = *std::move(backend);
+  }
   FLASH_CHECK(backend_->Reserve(workload).ok());
 }
 
@@ -32,7 +41,16 @@ std::vector<uint8_t> TestBackend::EndStep(size_t rows) const {
   return faults;
 }
 
+BackendTest::BackendTest() {
+  SetMemorySource(is_on_card() ? MemorySource::kCard : MemorySource::kHost);
+}
+
 void BackendTest::SetUp() {
+  if (is_on_card()) {
+    const auto cards = CudaDevices();
+    if (!cards.ok()) GTEST_SKIP() << cards.status();
+    return;
+  }
   const auto kernels = cpu::FindKernels(isa());
   if (absl::IsUnavailable(kernels.status())) GTEST_SKIP() << kernels.status();
   ASSERT_TRUE(kernels.ok()) << kernels.status();
@@ -51,8 +69,8 @@ std::vector<int> BackendTest::RandomPlaces(int num_places, int size,
 
 std::string BackendName(
     const testing::TestParamInfo<BackendTest::ParamType>& info) {
-  return std::get<0>(info.param) + "_" +
-         std::to_string(std::get<1>(info.param));
+  const auto& [isa, num_threads] = info.param;
+  return isa == kCuda ? isa : isa + "_" + std::to_string(num_threads);
 }
 
 }  // namespace flash

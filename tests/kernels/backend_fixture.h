@@ -1,5 +1,9 @@
 // What the tests of a backend's operations share: a backend for each
-// instruction set and number of threads, and the comparison of bits.
+// instruction set and number of threads and for a card, and the comparison of
+// bits. Operations are done when they return, on a card too.
+//
+// The card is what the program is linked with: flash_cuda_emulated, or
+// flash_cuda on a machine that has one.
 
 #ifndef TESTS_KERNELS_BACKEND_FIXTURE_H_
 #define TESTS_KERNELS_BACKEND_FIXTURE_H_
@@ -28,9 +32,13 @@ struct Step {
 // A step whose rows have nothing to do with each other.
 Step StepOfSingleRows(const std::vector<Row>& rows);
 
+// The name that a card has among the instruction sets.
+inline constexpr char kCuda[] = "cuda";
+
 // A backend and the threads that it computes on.
 class TestBackend {
  public:
+  // `num_threads` is of no meaning to a card.
   TestBackend(const std::string& isa, int num_threads,
               const Workload& workload);
   Backend* operator->() const { return backend_.get(); }
@@ -44,17 +52,20 @@ class TestBackend {
   std::unique_ptr<Backend> backend_;
 };
 
-// One instruction set, and a number of threads. A set that this processor has
-// not got is skipped.
+// One instruction set and a number of threads, or a card. A set that this
+// processor has not got is skipped, and so is a card where there is none.
 class BackendTest
     : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   static constexpr int kMaxRows = 40;
 
+  BackendTest();
+
   void SetUp() override;
 
   std::string isa() const { return std::get<0>(GetParam()); }
   int num_threads() const { return std::get<1>(GetParam()); }
+  bool is_on_card() const { return isa() == kCuda; }
 
   TestBackend Make(const Workload& workload = {.max_rows = kMaxRows}) const {
     return TestBackend(isa(), num_threads(), workload);
@@ -92,11 +103,16 @@ class BackendTest
                                        RandomSource& random);
 };
 
-// For INSTANTIATE_TEST_SUITE_P: every instruction set with 1, 2 and 3 threads.
+// For INSTANTIATE_TEST_SUITE_P: every instruction set with 1, 2 and 3 threads,
+// and a card.
 inline auto EveryBackend() {
-  return testing::Combine(
-      testing::Values<std::string>("avx512bf16", "avx512", "avx2", "portable"),
-      testing::Values(1, 2, 3));
+  std::vector<BackendTest::ParamType> backends = {{kCuda, 1}};
+  for (const char* isa : {"avx512bf16", "avx512", "avx2", "portable"}) {
+    for (const int num_threads : {1, 2, 3}) {
+      backends.emplace_back(isa, num_threads);
+    }
+  }
+  return testing::ValuesIn(backends);
 }
 std::string BackendName(
     const testing::TestParamInfo<BackendTest::ParamType>& info);

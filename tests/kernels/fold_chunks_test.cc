@@ -89,6 +89,10 @@ TEST_P(FoldChunksTest, AddProductsToTheSumAndChangeNothingElse) {
         ExpectTheDefinition(Settings(s, e, 7), cache);
       }
     }
+    // Around the rows of the sum that a block of a card has.
+    for (const int64_t s : {64, 65, 150}) {
+      ExpectTheDefinition(Settings(s, 70, 40), cache);
+    }
     // Around the positions that are widened at once.
     for (const int64_t c : {1, 2, 70, 127, 128, 160, 165}) {
       ExpectTheDefinition(Settings(13, 17, c), cache);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "gtest/gtest.h"
+#include "tests/kernels/test_memory.h"
 
 namespace flash {
 namespace {
@@ -35,7 +36,7 @@ float RoundedTo(DataType type, float number) {
 }
 
 Lines::Lines(size_t bytes, uint32_t pattern)
-    : size_((bytes + 63) / 64 * 64), lines_(new Line[size_ / 64]) {
+    : size_((bytes + 63) / 64 * 64), bytes_(AllocateTestMemory(size_)) {
   for (size_t at = 0; at < size_; at += sizeof(pattern)) {
     std::memcpy(data() + at, &pattern, sizeof(pattern));
   }
@@ -47,7 +48,7 @@ StoredNumbers::StoredNumbers(int64_t rows, int64_t cols, DataType type,
       cols_(cols),
       type_(type),
       misaligned_(misaligned),
-      bytes_(misaligned + rows * cols * SizeOf(type)) {
+      bytes_(AllocateTestMemory(misaligned + rows * cols * SizeOf(type))) {
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t col = 0; col < cols; ++col) {
       Set(row, col, static_cast<float>(random.Normal()));
@@ -56,7 +57,7 @@ StoredNumbers::StoredNumbers(int64_t rows, int64_t cols, DataType type,
 }
 
 std::byte* StoredNumbers::Address(int64_t row, int64_t col) {
-  return bytes_.data() + misaligned_ + (row * cols_ + col) * SizeOf(type_);
+  return bytes_.get() + misaligned_ + (row * cols_ + col) * SizeOf(type_);
 }
 
 float StoredNumbers::At(int64_t row, int64_t col) const {

@@ -29,15 +29,12 @@ float RoundedTo(DataType type, float number);
 class Lines {
  public:
   Lines(size_t bytes, uint32_t pattern);
-  std::byte* data() const { return lines_.get()->bytes; }
+  std::byte* data() const { return bytes_.get(); }
   size_t size() const { return size_; }
 
  private:
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
   size_t size_;
-  std::unique_ptr<Line[]> lines_;
+  std::shared_ptr<std::byte[]> bytes_;
 };
 
 // Numbers as a checkpoint stores them: [rows, cols] without padding, beginning
@@ -47,7 +44,7 @@ class StoredNumbers {
   StoredNumbers(int64_t rows, int64_t cols, DataType type, RandomSource& random,
                 size_t misaligned = 0);
 
-  const std::byte* data() const { return bytes_.data() + misaligned_; }
+  const std::byte* data() const { return bytes_.get() + misaligned_; }
   DataType type() const { return type_; }
   int64_t rows() const { return rows_; }
   float At(int64_t row, int64_t col) const;
@@ -60,7 +57,7 @@ class StoredNumbers {
   const int64_t cols_;
   const DataType type_;
   const size_t misaligned_;
-  std::vector<std::byte> bytes_;
+  std::shared_ptr<std::byte[]> bytes_;
 };
 
 // Rows of Padded(cols) numbers, each on a line. Before each row lies a line of

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAY_INCLUDE = {
     "kernels": [],
     "kernels/cpu": ["kernels"],
+    "kernels/cuda": ["kernels"],
     "proto": [],
     "server/model": ["kernels"],
     "server/tokenizer": ["kernels", "server/model"],
@@ -25,10 +26,9 @@ MAY_INCLUDE = {
                         "server/scheduler", "proto"],
     "server/service": ["kernels", "server/model", "server/tokenizer",
                        "server/scheduler", "server/sessions", "proto"],
-    "server": ["kernels", "kernels/cpu", "server/model", "server/tokenizer",
-               "server/scheduler", "server/sessions", "server/service",
-               "server/command_line",
-               "proto"],
+    "server": ["kernels", "kernels/cpu", "kernels/cuda", "server/model",
+               "server/tokenizer", "server/scheduler", "server/sessions",
+               "server/service", "server/command_line", "proto"],
     # Knows nobody; the clients' flags are read as the server's are.
     "server/command_line": [],
     # Of kernels, the annotated mutex only: a client computes nothing.
@@ -36,7 +36,8 @@ MAY_INCLUDE = {
 }
 # Found anywhere else than in these folders, these words are a leak.
 ONLY_IN = {
-    r"#include <cuda|#include <cublas|__global__": ["kernels/cuda"],
+    r"#include <cu(da|blas)|__global__|__device__|\bcuda[A-Z]\w*_t\b":
+        ["kernels/cuda"],
     r"#include \"(grpcpp|google/protobuf)|#include <(grpcpp|google/protobuf)":
         ["server/service", "server/sessions", "client", "server"],
     # kernels has FLASH_CHECK, which says where it aborts.
