@@ -39,6 +39,7 @@ int64_t Aligned(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
   StateLayout layout;
   layout.cache = cache;
+  int64_t boundary_bytes = sizeof(uint32_t);  // of a layer
   const int64_t cached = SizeOf(cache);
   const int64_t s = Padded(config.query_key_size);
   const int64_t e = Padded(config.expanded_size);
@@ -50,6 +51,7 @@ StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
   if (config.linear.has_value()) {
     layout.u = take(config.query_key_size * e * cached);
     layout.sum = take(config.query_key_size * e * sizeof(float));
+    boundary_bytes += config.query_key_size * e * sizeof(float);
     layout.lin_k = take(config.chunk_size * s * cached);
   }
   if (config.quadratic.has_value()) {
@@ -58,13 +60,17 @@ StateLayout StateLayout::Of(const ModelConfig& config, DataType cache) {
   }
   layout.value = take(config.chunk_size * e * cached);
   if (config.token_shift) {
-    layout.shift =
-        take(kShiftRows * Padded((config.hidden_size + 1) / 2) * sizeof(float));
+    const int64_t row = Padded((config.hidden_size + 1) / 2) * sizeof(float);
+    layout.shift = take(kShiftRows * row);
+    boundary_bytes += row;
   }
   if (__builtin_mul_overflow(layout.layer_bytes, config.num_layers,
                              &layout.slot_bytes)) {
     layout.slot_bytes = std::numeric_limits<int64_t>::max();  // fits nowhere
+    return layout;
   }
+  layout.boundary_bytes =
+      config.num_layers * boundary_bytes + int64_t{sizeof(int64_t)};
   return layout;
 }
 
@@ -195,7 +201,7 @@ std::vector<DecodeStates::Piece> DecodeStates::Pieces(
   return pieces;
 }
 
-std::string DecodeStates::Save(int slot) const {
+absl::StatusOr<std::string> DecodeStates::Save(int slot) const {
   FLASH_CHECK(undecided_[slot] == 0);
   const int64_t position = positions_[slot];
   const int64_t begin = position / chunk_size_ * chunk_size_;
@@ -220,51 +226,71 @@ std::string DecodeStates::Save(int slot) const {
     backend_.Download(to, SlotData(slot) + piece.at, piece.bytes);
     to += piece.bytes;
   }
+  // A step of nothing, whose end tells whether these are the slot's bytes.
+  backend_.BeginStep({});
+  const absl::Status copied = backend_.EndStep({});
+  if (!copied.ok()) return copied;
   return state;
+}
+
+absl::StatusOr<DecodeStates::Saved> DecodeStates::Read(
+    std::string_view state, int64_t max_position) const {
+  Saved saved;
+  saved.folded.resize(num_layers_);
+  const size_t folded_bytes = num_layers_ * sizeof(saved.folded[0]);
+  saved.head_bytes = sizeof(saved.position) + folded_bytes;
+  if (state.size() < saved.head_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a state of ", state.size(), " bytes, of at least ", saved.head_bytes));
+  }
+  std::memcpy(&saved.position, state.data(), sizeof(saved.position));
+  std::memcpy(saved.folded.data(), state.data() + sizeof(saved.position),
+              folded_bytes);
+  if (saved.position < 0 || saved.position > max_position) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a state after ", saved.position, " tokens, of at most ",
+                     max_position));
+  }
+  for (const uint32_t count : saved.folded) {
+    if (count > saved.position % chunk_size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a state with ", count, " positions in its sum, of ",
+                       saved.position % chunk_size_));
+    }
+  }
+  saved.pieces = Pieces(saved.position, saved.folded);
+  size_t size = saved.head_bytes;
+  for (const Piece& piece : saved.pieces) size += piece.bytes;
+  if (state.size() != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a state of ", state.size(), " bytes, not of ", size));
+  }
+  return saved;
+}
+
+absl::StatusOr<int64_t> DecodeStates::PositionOf(std::string_view state,
+                                                 int64_t max_position) const {
+  const absl::StatusOr<Saved> saved = Read(state, max_position);
+  if (!saved.ok()) return saved.status();
+  return saved->position;
 }
 
 absl::Status DecodeStates::Load(int slot, std::string_view state,
                                 int64_t max_position) {
   Reset(slot);
-  int64_t position = 0;
-  std::vector<uint32_t> folded(num_layers_);
-  const size_t head = sizeof(position) + num_layers_ * sizeof(folded[0]);
-  if (state.size() < head) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a state of ", state.size(), " bytes, of at least ", head));
-  }
-  std::memcpy(&position, state.data(), sizeof(position));
-  std::memcpy(folded.data(), state.data() + sizeof(position),
-              num_layers_ * sizeof(folded[0]));
-  if (position < 0 || position > max_position) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a state after ", position, " tokens, of at most ", max_position));
-  }
-  for (const uint32_t count : folded) {
-    if (count > position % chunk_size_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a state with ", count, " positions in its sum, of ",
-                       position % chunk_size_));
-    }
-  }
-  const std::vector<Piece> pieces = Pieces(position, folded);
-  size_t size = head;
-  for (const Piece& piece : pieces) size += piece.bytes;
-  if (state.size() != size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a state of ", state.size(), " bytes, not of ", size));
-  }
-  const char* from = state.data() + head;
-  for (const Piece& piece : pieces) {
+  const absl::StatusOr<Saved> saved = Read(state, max_position);
+  if (!saved.ok()) return saved.status();
+  const char* from = state.data() + saved->head_bytes;
+  for (const Piece& piece : saved->pieces) {
     backend_.Upload(SlotData(slot) + piece.at, from, piece.bytes);
     from += piece.bytes;
   }
-  positions_[slot] = position;
-  settled_[slot] = position;
+  positions_[slot] = saved->position;
+  settled_[slot] = saved->position;
+  const int64_t begin = saved->position / chunk_size_ * chunk_size_;
   for (int layer = 0; layer < num_layers_; ++layer) {
     folded_[slot * num_layers_ + layer] =
-        layout_.sum < 0 ? 0
-                        : position / chunk_size_ * chunk_size_ + folded[layer];
+        layout_.sum < 0 ? 0 : begin + saved->folded[layer];
   }
   return absl::OkStatus();
 }

@@ -29,6 +29,7 @@ struct StateLayout {
   int64_t shift = -1;
   int64_t layer_bytes = 0;
   int64_t slot_bytes = 0;
+  int64_t boundary_bytes = 0;  // of DecodeStates::Save() at a chunk boundary
   DataType cache = DataType::kFloat32;
 
   static StateLayout Of(const ModelConfig& config, DataType cache);
@@ -89,10 +90,14 @@ class DecodeStates {
   // and each tensor's part that has a meaning, row by row of what is stored. At
   // a chunk boundary that is the sum (and the row of the shift) alone.
   // REQUIRES: nothing is left to fold of a closed chunk.
-  std::string Save(int slot) const;
+  absl::StatusOr<std::string> Save(int slot) const;
 
-  // LanguageModel::Load(). `position`: INVALID_ARGUMENT above it.
+  // LanguageModel::Load(). INVALID_ARGUMENT above `max_position`.
   absl::Status Load(int slot, std::string_view state, int64_t max_position);
+
+  // The position of a state that Load() would take, or its error. Any thread.
+  absl::StatusOr<int64_t> PositionOf(std::string_view state,
+                                     int64_t max_position) const;
 
   // Moves the slot's position on by whole chunks that it has not read: what is
   // measured far into a text need not run all of it. REQUIRES: a chunk is
@@ -117,6 +122,15 @@ class DecodeStates {
     int64_t at = 0;
     int64_t bytes = 0;
   };
+  // What a state's bytes say of themselves, and where they belong.
+  struct Saved {
+    int64_t position = 0;
+    std::vector<uint32_t> folded;
+    size_t head_bytes = 0;
+    std::vector<Piece> pieces;
+  };
+  absl::StatusOr<Saved> Read(std::string_view state,
+                             int64_t max_position) const;
   // What Save() writes of a slot at `position`, in that order. `folded`: of
   // each layer, the positions of the open chunk that are in the sum.
   std::vector<Piece> Pieces(int64_t position,

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <sstream>
 #include <utility>
 
@@ -11,8 +10,6 @@
 
 namespace flash {
 namespace {
-
-constexpr int64_t kMaxAutomaticSlots = 64;
 
 // More than any text has.
 constexpr int64_t kMaxPosition = int64_t{1} << 48;
@@ -38,28 +35,6 @@ DataType ChooseWeights(const Backend& backend, const CheckpointWeights& weights,
   const bool narrow = weights.layers[0].uvz_weight.type == DataType::kBFloat16;
   return narrow && backend.HasFastBFloat16() ? DataType::kBFloat16
                                              : DataType::kFloat32;
-}
-
-absl::StatusOr<int> ChooseSlots(const FlashModel::Options& options,
-                                int64_t slot_bytes) {
-  const int64_t memory = options.usable_memory
-                             ? options.usable_memory()
-                             : std::numeric_limits<int64_t>::max();
-  if (options.slots.has_value()) {
-    // Pages are taken when they are touched: what is too much would be noticed
-    // when it is too late.
-    if (*options.slots <= memory / slot_bytes) return *options.slots;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        *options.slots, " slots of ", slot_bytes,
-        " bytes do not fit into the memory that is left, ", memory, " bytes"));
-  }
-  const int64_t fit = memory / 2 / slot_bytes;
-  if (fit < 1) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "one slot takes ", slot_bytes,
-        " bytes, and half of the memory that is left is ", memory / 2));
-  }
-  return static_cast<int>(std::min(fit, kMaxAutomaticSlots));
 }
 
 }  // namespace
@@ -94,8 +69,11 @@ absl::StatusOr<std::unique_ptr<FlashModel>> FlashModel::Create(
                        .max_rows = options.max_rows,
                        .max_logits_rows = options.max_logits_rows});
   if (!network.ok()) return network.status();
+  FLASH_CHECK(options.slots.has_value() || options.choose_slots != nullptr);
   const absl::StatusOr<int> slots =
-      ChooseSlots(options, StateLayout::Of(config, cache).slot_bytes);
+      options.slots.has_value()
+          ? *options.slots
+          : options.choose_slots(StateLayout::Of(config, cache));
   if (!slots.ok()) return slots.status();
   absl::StatusOr<std::unique_ptr<DecodeStates>> states =
       DecodeStates::Create(backend, config, cache, *slots);
@@ -266,16 +244,26 @@ std::string FlashModel::state_format() const {
       " cache=", cache_type() == DataType::kFloat32 ? "float32" : "bfloat16");
 }
 
-std::string FlashModel::Save(int slot) {
+absl::StatusOr<std::string> FlashModel::Save(int slot) {
   // What a closed chunk has left to fold is folded now, which it may at any
-  // time: then nothing of that chunk need be saved. If the device fails, the
-  // next step says so.
+  // time: then nothing of that chunk need be saved.
   PlanFoldOfEach([&](int layer) { return states_->FoldBefore(slot, layer); },
                  folds_before_);
   if (!folds_before_.folds.empty()) {
-    network_->Fold(folds_before_, *states_).IgnoreError();
+    const absl::Status folded = network_->Fold(folds_before_, *states_);
+    if (!folded.ok()) return folded;
   }
   return states_->Save(slot);
+}
+
+absl::Status FlashModel::CheckState(std::string_view state,
+                                    int64_t position) const {
+  const absl::StatusOr<int64_t> found =
+      states_->PositionOf(state, config_.max_length.value_or(kMaxPosition));
+  if (!found.ok()) return found.status();
+  if (*found == position) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a state after ", *found, " tokens, not after ", position));
 }
 
 absl::Status FlashModel::Load(int slot, std::string_view state) {

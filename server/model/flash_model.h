@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -44,11 +45,11 @@ class FlashModel final : public LanguageModel {
     std::optional<DataType> weights = std::nullopt;
     // Unset: float32 for float32 weights, else bfloat16.
     std::optional<DataType> cache = std::nullopt;
-    // Unset: min(64, half of usable_memory() divided by the bytes of a slot).
+    // Unset: what choose_slots() says, which is asked once the weights are in
+    // place; its error is returned. One of the two is set.
     std::optional<int> slots = std::nullopt;
-    // Bytes that this process may still take; asked once the weights are in
-    // place. Unset: as many as are wanted.
-    std::function<int64_t()> usable_memory = nullptr;
+    std::function<absl::StatusOr<int>(const StateLayout&)> choose_slots =
+        nullptr;
     int max_rows = 256;  // of a step
     int max_logits_rows = 64;
   };
@@ -62,6 +63,7 @@ class FlashModel final : public LanguageModel {
   const ModelConfig& config() const { return config_; }
   DataType weights_type() const { return weights_type_; }
   DataType cache_type() const { return states_->layout().cache; }
+  const StateLayout& layout() const { return states_->layout(); }
   int64_t slot_bytes() const { return states_->layout().slot_bytes; }
   size_t weight_bytes() const { return network_->weight_bytes(); }
   const DecodeStates& states() const { return *states_; }
@@ -84,8 +86,10 @@ class FlashModel final : public LanguageModel {
                     std::vector<RunResult>& results) override;
   void Keep(int slot, int64_t tokens) override { states_->Keep(slot, tokens); }
   std::string state_format() const override;
-  std::string Save(int slot) override;
+  absl::StatusOr<std::string> Save(int slot) override;
   absl::Status Load(int slot, std::string_view state) override;
+  absl::Status CheckState(std::string_view state,
+                          int64_t position) const override;
 
  private:
   FlashModel(const ModelConfig& config, const Options& options,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "kernels/tensor.h"
 
 namespace flash {
@@ -91,13 +92,20 @@ class LanguageModel {
   // Everything that the slot remembers, its position included, as bytes. At a
   // chunk boundary they are as many whatever the position; within a chunk they
   // grow with its tokens. The slot goes on as if nothing had happened.
+  // Fails only if the device does; the model is then of no further use.
   // REQUIRES: no Keep() is due.
-  virtual std::string Save(int slot) = 0;
+  virtual absl::StatusOr<std::string> Save(int slot) = 0;
 
   // Makes the slot the one that was saved: no bit of what comes later differs,
   // and nothing of what it held before is left. INVALID_ARGUMENT if `state` is
   // not one that Save() can have written; the slot is then as after Reset().
+  // Any other error is the device's, as Step() has them.
   virtual absl::Status Load(int slot, std::string_view state) = 0;
+
+  // OK if Load() would take `state`, and the slot then had been given
+  // `position` tokens; INVALID_ARGUMENT otherwise. Any thread.
+  virtual absl::Status CheckState(std::string_view state,
+                                  int64_t position) const = 0;
 };
 
 }  // namespace flash

@@ -5,8 +5,10 @@
 
 #include <string.h>  // explicit_bzero, which is no standard C++
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace flash {
@@ -14,6 +16,19 @@ namespace flash {
 // Makes every byte of `bytes` zero, whatever the compiler thinks of it.
 inline void Wipe(std::string& bytes) {
   explicit_bzero(bytes.data(), bytes.size());
+}
+
+// Appends `more`. Where `bytes` have to move for that, nothing of them stays
+// where they were.
+inline void AppendAndWipe(std::string& bytes, std::string_view more) {
+  if (bytes.size() + more.size() > bytes.capacity()) {
+    std::string larger;
+    larger.reserve(std::max(bytes.size() + more.size(), 2 * bytes.capacity()));
+    larger.append(bytes);
+    Wipe(bytes);
+    bytes.swap(larger);
+  }
+  bytes.append(more);
 }
 
 struct WipeAndDelete {

@@ -123,33 +123,26 @@ TEST(ModelFilesTest, SayWhichFileIsMissing) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("config.json"));
 }
 
-TEST(FlashModelMemoryTest, AsksForNoMoreSlotsThanHalfTheMemoryHolds) {
+TEST(FlashModelMemoryTest, HasTheSlotsThatAreChosenByTheirSize) {
   const RandomModelFiles model(RandomConfig(1), RandomOptions(1));
   ThreadPool pool(1);
   const auto backend = *MakeCpuBackend(pool, "auto");
-  const auto create = [&](int64_t memory) {
+  StateLayout seen;
+  absl::StatusOr<int> choice = 5;
+  const auto create = [&] {
     return FlashModel::Create(*backend, model.files().config,
                               model.files().weights,
-                              {.usable_memory = [memory] { return memory; }});
+                              {.choose_slots = [&](const StateLayout& layout) {
+                                seen = layout;
+                                return choice;
+                              }});
   };
-  const int64_t slot = (*create(int64_t{1} << 40))->slot_bytes();
-  EXPECT_EQ((*create(int64_t{1} << 40))->num_slots(), 64);
-  EXPECT_EQ((*create(2 * slot * 5 + 1))->num_slots(), 5);
-  EXPECT_EQ(create(2 * slot - 1).status().code(),
-            absl::StatusCode::kResourceExhausted);
-}
-
-TEST(FlashModelMemoryTest, RefusesMoreSlotsThanTheMemoryHolds) {
-  const RandomModelFiles model(RandomConfig(1), RandomOptions(1));
-  ThreadPool pool(1);
-  const auto backend = *MakeCpuBackend(pool, "auto");
-  const absl::Status status =
-      FlashModel::Create(
-          *backend, model.files().config, model.files().weights,
-          {.slots = 1000, .usable_memory = [] { return int64_t{1000}; }})
-          .status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("1000 slots"));
+  const auto created = create();
+  ASSERT_TRUE(created.ok()) << created.status();
+  EXPECT_EQ((*created)->num_slots(), 5);
+  EXPECT_EQ((*created)->slot_bytes(), seen.slot_bytes);
+  choice = absl::ResourceExhaustedError("no room");
+  EXPECT_EQ(create().status(), choice.status());
 }
 
 TEST(ModelFilesTest, ADirectoryInPlaceOfAFileIsAnError) {

@@ -38,13 +38,13 @@ class ModelRunner {
     auto backend = MakeCpuBackend(pool_, settings.isa);
     FLASH_CHECK(backend.ok());
     backend_ = *std::move(backend);
-    auto model = FlashModel::Create(*backend_, files.config, files.weights,
-                                    {.weights = settings.weights,
-                                     .cache = settings.cache,
-                                     .slots = settings.slots,
-                                     .max_logits_rows = 256});
-    FLASH_CHECK(model.ok());
-    model_ = *std::move(model);
+    MakeModel(files, settings);
+  }
+  // On another backend than the CPU's.
+  ModelRunner(const ModelFiles& files, const RunnerSettings& settings,
+              std::unique_ptr<Backend> backend)
+      : pool_(settings.threads), backend_(std::move(backend)) {
+    MakeModel(files, settings);
   }
 
   FlashModel& model() { return *model_; }
@@ -114,6 +114,16 @@ class ModelRunner {
   }
 
  private:
+  void MakeModel(const ModelFiles& files, const RunnerSettings& settings) {
+    auto model = FlashModel::Create(*backend_, files.config, files.weights,
+                                    {.weights = settings.weights,
+                                     .cache = settings.cache,
+                                     .slots = settings.slots,
+                                     .max_logits_rows = 256});
+    FLASH_CHECK(model.ok());
+    model_ = *std::move(model);
+  }
+
   ThreadPool pool_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<FlashModel> model_;

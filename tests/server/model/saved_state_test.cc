@@ -75,7 +75,7 @@ TEST_P(SavedStateTest, GoesOnBitByBitInAnotherSlotOfAnotherServer) {
     here.model().Reset(1);
     for (int64_t k = 0; k <= 2 * chunk + 1; ++k) {
       SCOPED_TRACE(testing::Message() << "seed " << seed << ", after " << k);
-      const std::string state = here.model().Save(1);
+      const std::string state = *here.model().Save(1);
       // The slot it is loaded into belonged to somebody else.
       const int slot = static_cast<int>(k % 3);
       elsewhere.Read(slot, std::span(ids).last(chunk + k % chunk), chunk);
@@ -101,9 +101,9 @@ TEST_P(SavedStateTest, SavedAgainAtOnceIsTheSameState) {
   runner.model().Reset(0);
   for (const int32_t id : ids) {
     runner.Step(0, std::span(&id, 1));
-    const std::string state = runner.model().Save(0);
+    const std::string state = *runner.model().Save(0);
     ASSERT_TRUE(runner.model().Load(1, state).ok());
-    EXPECT_EQ(runner.model().Save(1), state);
+    EXPECT_EQ(*runner.model().Save(1), state);
   }
 }
 
@@ -120,12 +120,13 @@ TEST_P(SavedStateTest, AtABoundaryIsAFunctionOfTheTokensAndOfOneSize) {
       runner.Read(0, text, 1);
       runner.Read(1, text, chunk);
       runner.Read(2, text, 3);
-      const std::string state = runner.model().Save(0);
-      EXPECT_EQ(runner.model().Save(1), state) << "seed " << seed;
-      EXPECT_EQ(runner.model().Save(2), state) << "seed " << seed;
+      const std::string state = *runner.model().Save(0);
+      EXPECT_EQ(*runner.model().Save(1), state) << "seed " << seed;
+      EXPECT_EQ(*runner.model().Save(2), state) << "seed " << seed;
       sizes.insert(state.size());
     }
-    EXPECT_EQ(sizes.size(), 1) << "seed " << seed;
+    const size_t size = runner.model().layout().boundary_bytes;
+    EXPECT_EQ(sizes, std::set<size_t>({size})) << "seed " << seed;
   }
 }
 
@@ -150,7 +151,7 @@ TEST_P(SavedStateTest, OfDraftsThatWereTakenBackNothingIsLeft) {
         runner.Step(0, std::span(ids).subspan(k, 1));
       }
       if (k % 3 != 0) continue;
-      ASSERT_TRUE(runner.model().Load(1, runner.model().Save(0)).ok());
+      ASSERT_TRUE(runner.model().Load(1, *runner.model().Save(0)).ok());
       ASSERT_TRUE(SameBits(runner.Feed(1, std::span(ids).subspan(k + 1), chunk),
                            {undisturbed.begin() + k + 1, undisturbed.end()}))
           << "seed " << seed << ", after " << k + 1;
@@ -165,7 +166,13 @@ TEST_P(SavedStateTest, WhatSaveCannotHaveWrittenIsRefusedAndTheSlotEmpty) {
   ModelRunner runner(model.files(), Settings(1));
   const std::vector<int32_t> ids = RandomIds(config, config.chunk_size + 3, 1);
   const std::vector<LogitsRow> undisturbed = runner.Read(0, ids, 1);
-  const std::string good = runner.model().Save(0);
+  const std::string good = *runner.model().Save(0);
+  const int64_t end = config.chunk_size + 3;
+  EXPECT_TRUE(runner.model().CheckState(good, end).ok());
+  for (const int64_t other : {end - 1, end + 1, int64_t{0}}) {
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(runner.model().CheckState(good, other)));
+  }
   std::string far = good;
   const int64_t positions[] = {-1, std::numeric_limits<int64_t>::min(),
                                std::numeric_limits<int64_t>::max()};
@@ -182,6 +189,7 @@ TEST_P(SavedStateTest, WhatSaveCannotHaveWrittenIsRefusedAndTheSlotEmpty) {
   for (const std::string& state : bad) {
     const absl::Status status = runner.model().Load(0, state);
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_EQ(runner.model().CheckState(state, end), status);
     EXPECT_EQ(runner.model().position(0), 0);
     EXPECT_TRUE(SameBits(runner.Feed(0, ids, 1), undisturbed));
   }
@@ -197,7 +205,7 @@ TEST_P(SavedStateTest, TheFormatNamesWhatTheBytesDependOn) {
     runner.Read(0, ids, 1);
     EXPECT_NE(runner.model().state_format(), "");
     EXPECT_EQ(runner.model().state_format().find('\n'), std::string::npos);
-    seen[runner.model().state_format()] = runner.model().Save(0);
+    seen[runner.model().state_format()] = *runner.model().Save(0);
   }
   EXPECT_EQ(seen.size(), Seeds().size());
 }
