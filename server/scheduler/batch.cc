@@ -103,11 +103,12 @@ void BatchBuilder::FindCandidates(
   prompts_.clear();
   next_decoder_ = 0;
   for (const std::unique_ptr<LiveRequest>& request : requests) {
-    if (!request->prior_taken()) continue;
+    if (!request->prior_taken() || request->num_copies_due() > 0) continue;
     for (LiveOutput& output : request->outputs()) {
       if (output.phase == Phase::kPrompt || output.phase == Phase::kPrior) {
         prompts_.push_back({request.get(), &output});
-      } else if (output.phase == Phase::kDecode && !request->full()) {
+      } else if (output.phase == Phase::kDecode && !request->full() &&
+                 !output.finished.has_value()) {
         decoders_.push_back({request.get(), &output});
       }
     }

@@ -45,7 +45,8 @@ struct Batch {
 //     the prompts' rows are for the others, those first that have waited
 //     longest for one: so a long prompt has at least half of what there is, and
 //     a short one that comes after it need not wait for its end.
-// A request whose prior ids have not all been taken has no rows yet.
+// A request whose prior ids have not all been taken has no rows yet; nor has
+// one of whose states a copy is due, nor an output that is over.
 //
 // Thread safety: the decode thread only.
 class BatchBuilder {

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "kernels/check.h"
-#include "server/model/state_bytes.h"
 
 namespace flash {
 
@@ -35,37 +35,71 @@ void BoundaryStates::Visit(LiveRequest& request, LiveOutput& output,
   const int64_t position = model_.position(output.slot);
   const int chunk_size = model_.chunk_size();
   const size_t num_chunks = static_cast<size_t>(position / chunk_size);
-  std::shared_ptr<const std::string> state;
-  const auto get_state = [&] {
-    if (state == nullptr) state = ShareState(model_.Save(output.slot));
-    return state;
-  };
-
+  Due due;
+  due.request = &request;
+  due.output = &output;
   for (LiveOutput& each : request.outputs()) {
     if (!is_prompt && &each != &output) continue;
     if (each.rewind.has_value() && each.rewind->Wants(position, chunk_size)) {
-      each.rewind->SetBase({position, get_state()});
+      due.bases.push_back(&each);
     }
   }
-
   const std::vector<PrefixKey>& keys = request.queued().prefix_keys;
-  if (options_.prefix_states != nullptr && num_chunks <= keys.size() &&
-      options_.prefix_states->Wants(keys, num_chunks)) {
-    options_.prefix_states->Put(keys, num_chunks, get_state());
-  }
-
+  due.is_prefix = options_.prefix_states != nullptr &&
+                  num_chunks <= keys.size() &&
+                  options_.prefix_states->Wants(keys, num_chunks);
   // Of one that is over the tokens may be cut back to before this boundary.
-  if (output.finished.has_value() || !HasCheckpoints(request.request())) return;
-  MoveKey(request, output, num_chunks);
-  CheckpointProgress& progress = request.checkpoint_progress();
-  if (position < progress.next_position) return;
-  progress.next_position = position + options_.checkpoint_every_tokens;
-  progress.has_put = true;
-  options_.checkpoints->Put(request.request(), progress.key, position,
-                            get_state());
+  if (!output.finished.has_value() && HasCheckpoints(request.request())) {
+    MoveKey(request, output, num_chunks);
+    due.is_checkpoint = position >= request.checkpoint_progress().next_position;
+  }
+  if (due.bases.empty() && !due.is_prefix && !due.is_checkpoint) return;
+  request.AddCopiesDue(1);
+  due_.push_back(std::move(due));
+}
+
+bool BoundaryStates::CopyOne() {
+  while (!due_.empty()) {
+    const Due due = std::move(due_.front());
+    due_.pop_front();
+    due.request->AddCopiesDue(-1);
+    // It may have failed, or its time may be up.
+    if (!due.request->outcome().ok() || due.output->slot < 0) continue;
+    std::shared_ptr<const std::string> state = states_.Save(due.output->slot);
+    if (state == nullptr) return false;  // the device has failed
+    Give(due, std::move(state));
+    return true;
+  }
+  return false;
+}
+
+void BoundaryStates::Give(const Due& due,
+                          std::shared_ptr<const std::string> state) {
+  LiveRequest& request = *due.request;
+  const int64_t position = model_.position(due.output->slot);
+  for (LiveOutput* const output : due.bases) {
+    wiper_.Drop(output->rewind->SetBase({position, state}).state);
+  }
+  if (due.is_prefix) {
+    const size_t num_chunks =
+        static_cast<size_t>(position / model_.chunk_size());
+    for (auto& evicted : options_.prefix_states->Put(
+             request.queued().prefix_keys, num_chunks, state)) {
+      wiper_.Drop(std::move(evicted));
+    }
+  }
+  if (due.is_checkpoint) {
+    CheckpointProgress& progress = request.checkpoint_progress();
+    progress.next_position = position + options_.checkpoint_every_tokens;
+    progress.has_put = true;
+    wiper_.Drop(options_.checkpoints->Put(request.request(), progress.key,
+                                          position, state));
+  }
+  wiper_.Drop(std::move(state));  // if nobody has kept it
 }
 
 void BoundaryStates::Drop(const LiveRequest& request) {
+  std::erase_if(due_, [&](const Due& due) { return due.request == &request; });
   // One that goes on elsewhere, or was cut off, may yet need it.
   const absl::Status& outcome = request.outcome();
   if (!HasCheckpoints(request.request()) || absl::IsCancelled(outcome) ||

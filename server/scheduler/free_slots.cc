@@ -10,9 +10,9 @@ FreeSlots::FreeSlots(int num_slots) {
   for (int slot = 0; slot < num_slots; ++slot) Give(slot);
 }
 
-int FreeSlots::Take() {
+FreeSlots::Slot FreeSlots::Take() {
   FLASH_CHECK(!slots_.empty());
-  const int slot = slots_.front().slot;
+  Slot slot = std::move(slots_.front());
   slots_.pop_front();
   return slot;
 }

@@ -35,8 +35,12 @@ class FreeSlots {
 
   int size() const { return static_cast<int>(slots_.size()); }
 
-  // REQUIRES: size() > 0. What was left there is forgotten.
-  int Take();
+  struct Slot {
+    int slot = 0;
+    std::optional<FinishedText> left;
+  };
+  // REQUIRES: size() > 0. What was left there cannot be found any more.
+  Slot Take();
   void Give(int slot, std::optional<FinishedText> left = std::nullopt);
 
   struct Found {
@@ -49,10 +53,6 @@ class FreeSlots {
                             int output_index) const;
 
  private:
-  struct Slot {
-    int slot = 0;
-    std::optional<FinishedText> left;
-  };
   std::deque<Slot> slots_;  // the next one to be taken first
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -52,7 +53,9 @@ class LiveRequest {
   // done.
   const SavedState& beginning() const { return beginning_; }
   bool begun() const { return begun_; }
-  void MarkBegun();
+  // Returns the state, which is not held any more: a cache's budget counts only
+  // what the cache holds. (Of outputs that have a way back it is that.)
+  std::shared_ptr<const std::string> MarkBegun();
   // Lets it begin with a state of its prompt (and prior ids). REQUIRES: nothing
   // has been run, and nothing it goes on from.
   void BeginAt(SavedState beginning);
@@ -135,6 +138,10 @@ class LiveRequest {
   bool over() const;
   const absl::Status& outcome() const { return outcome_; }
 
+  // The states that it holds, once it is done: nothing but its destructor may
+  // be called after that.
+  std::vector<std::shared_ptr<const void>> TakeStates();
+
   // Asks the sink, and fails the request if its reader has been full for too
   // long.
   void AskWhetherFull(Clock::time_point now);
@@ -142,6 +149,11 @@ class LiveRequest {
 
   // When time alone will change something.
   Clock::time_point NextWakeup() const;
+
+  // States of its slots that are yet to be copied (boundary_states.h): until
+  // then none of them may run.
+  int num_copies_due() const { return num_copies_due_; }
+  void AddCopiesDue(int change) { num_copies_due_ += change; }
 
   CheckpointProgress& checkpoint_progress() { return checkpoint_progress_; }
   const CheckpointProgress& checkpoint_progress() const {
@@ -180,6 +192,7 @@ class LiveRequest {
   SavedState beginning_;
   bool begun_ = false;
   CheckpointProgress checkpoint_progress_;
+  int num_copies_due_ = 0;
   int prompt_slot_ = -1;
   // What a slot is given in kPrompt: ids that the start left pending, then the
   // prompt. Points into the request, or to joined_.

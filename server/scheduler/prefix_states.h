@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "server/scheduler/request.h"
 
@@ -42,10 +43,13 @@ class PrefixStates {
   virtual std::optional<Found> Find(std::span<const PrefixKey> keys) = 0;
 
   // A prompt has just been run up to chunk `num_chunks` of keys.size() whole
-  // ones: whether its state there is worth keeping. If so, Put() follows.
+  // ones: whether its state there is worth keeping. If so, Put() follows soon,
+  // unless the request fails.
   virtual bool Wants(std::span<const PrefixKey> keys, size_t num_chunks) = 0;
-  virtual void Put(std::span<const PrefixKey> keys, size_t num_chunks,
-                   std::shared_ptr<const std::string> state) = 0;
+  // Returns what had to make room: whoever drops it may have to wipe it.
+  virtual std::vector<std::shared_ptr<const std::string>> Put(
+      std::span<const PrefixKey> keys, size_t num_chunks,
+      std::shared_ptr<const std::string> state) = 0;
 };
 
 // Keeps the newest state of each running request where another server finds
@@ -57,10 +61,11 @@ class Checkpoints {
   virtual ~Checkpoints() = default;
 
   // The text of `request` up to a chunk boundary, prompt and output: `key`
-  // stands for its `position` tokens.
-  virtual void Put(const Request& request, const PrefixKey& key,
-                   int64_t position,
-                   std::shared_ptr<const std::string> state) = 0;
+  // stands for its `position` tokens. Returns a state that is not needed any
+  // more: the one before, or this one. Null if there is none.
+  virtual std::shared_ptr<const std::string> Put(
+      const Request& request, const PrefixKey& key, int64_t position,
+      std::shared_ptr<const std::string> state) = 0;
   // The request is over, and its checkpoint of no more use.
   virtual void Drop(const Request& request) = 0;
 };

@@ -1,15 +1,13 @@
 #include "server/scheduler/request_limits.h"
 
 #include <algorithm>
-#include <limits>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "server/model/sampling.h"
 #include "server/scheduler/request_queue.h"
-#include "server/tokenizer/detokenizer.h"
+#include "server/scheduler/snapshot_check.h"
 
 namespace flash {
 namespace {
@@ -29,47 +27,6 @@ absl::Status CheckIds(const std::string& field, std::span<const int32_t> ids,
   return absl::InvalidArgumentError(
       absl::StrCat(field, "[", bad - ids.begin(), "] is ", *bad,
                    ", ids are from 0 to ", vocab_size - 1));
-}
-
-absl::Status BadStart(const std::string& what) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("what the request goes on from is damaged: ", what));
-}
-
-bool IsIncomplete(std::string_view bytes) {
-  Utf8Assembler assembler;
-  std::string whole;
-  assembler.Push(bytes, whole);
-  return whole.empty();
-}
-
-absl::Status CheckStart(const Snapshot& start, const RequestLimits& limits) {
-  if (start.position < 0 ||
-      start.position > std::numeric_limits<int64_t>::max() / 2 ||
-      (start.position == 0) != (start.state == nullptr)) {
-    return BadStart(absl::StrCat("a state after ", start.position, " tokens"));
-  }
-  absl::Status pending = CheckIds("pending", start.pending, limits.vocab_size);
-  if (!pending.ok()) return BadStart(std::string(pending.message()));
-  const std::vector<RecentToken>& recent = start.recent;
-  for (const RecentToken& token : recent) {
-    if (token.id < 0 || token.id >= limits.vocab_size) {
-      return BadStart(absl::StrCat("id ", token.id));
-    }
-  }
-  const bool ends_with_pending =
-      recent.size() >= start.pending.size() &&
-      recent.size() <= size_t{kMaxPenaltyWindow} &&
-      static_cast<int64_t>(recent.size()) <= start.num_tokens() &&
-      std::equal(
-          start.pending.begin(), start.pending.end(),
-          recent.end() - start.pending.size(),
-          [](int32_t id, const RecentToken& token) { return token.id == id; });
-  if (!ends_with_pending) return BadStart("the recent tokens");
-  if (!IsIncomplete(start.incomplete) || !IsValidUtf8(start.held)) {
-    return BadStart("the text");
-  }
-  return absl::OkStatus();
 }
 
 int64_t TokensBefore(const Request& request) {
@@ -148,8 +105,12 @@ absl::Status CheckRequest(const Request& request, const RequestLimits& limits) {
         "max_tokens is ", request.stopping.max_tokens, ", the least is 0"));
   }
   if (request.start != nullptr) {
-    absl::Status start = CheckStart(*request.start, limits);
-    if (!start.ok()) return start;
+    const absl::Status start = CheckSnapshot(*request.start, limits.vocab_size);
+    if (!start.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("what the request goes on from is damaged: ",
+                       std::string(start.message())));
+    }
   }
   absl::Status prompt = CheckPrompt(request, limits);
   if (!prompt.ok()) return prompt;

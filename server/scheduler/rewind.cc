@@ -82,9 +82,9 @@ bool Rewind::Wants(int64_t position, int chunk_size) const {
          position + chunk_size > std::min(floor(), num_tokens_);
 }
 
-void Rewind::SetBase(SavedState base) {
+SavedState Rewind::SetBase(SavedState base) {
   FLASH_CHECK(base.position >= base_.position && base.position <= floor());
-  base_ = std::move(base);
+  return std::exchange(base_, std::move(base));
 }
 
 }  // namespace flash

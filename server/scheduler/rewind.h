@@ -8,6 +8,7 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "server/scheduler/output_text.h"
 #include "server/scheduler/snapshot.h"
@@ -57,7 +58,10 @@ class Rewind {
   // Whether the state at `position` should become the base: no boundary that
   // the slot comes to without further tokens would be a better one.
   bool Wants(int64_t position, int chunk_size) const;
-  void SetBase(SavedState base);
+  // Returns the one before.
+  SavedState SetBase(SavedState base);
+  // Gives it away: there is no way back any more.
+  SavedState TakeBase() { return std::exchange(base_, {}); }
 
  private:
   struct Border {

@@ -37,8 +37,9 @@ Scheduler::Scheduler(const EngineOptions& options, LanguageModel* model,
       row_budget_(options.target_step_time),
       sampler_(model->vocab_size(), options.num_samplers, *tokenizer,
                std::move(parallel_for)),
-      saver_(model),
-      boundary_states_(options, model),
+      states_(model),
+      saver_(model, &states_),
+      boundary_states_(options, model, &states_, &wiper_),
       free_slots_(model->num_slots()) {
   live_.reserve(model->num_slots());
   stats_.num_slots = model->num_slots();
@@ -47,6 +48,11 @@ Scheduler::Scheduler(const EngineOptions& options, LanguageModel* model,
 
 bool Scheduler::RunOnce() {
   if (!device_status_.ok()) return false;
+  if (!states_.device_status().ok()) {  // over a copy since the last step
+    FailDevice(states_.device_status());
+    return false;
+  }
+  num_copies_ = 0;
   Inspect();
   bool busy = Retire();
   busy = Admit() || busy;
@@ -54,14 +60,16 @@ bool Scheduler::RunOnce() {
   FinishOverdue();
   busy = EndEmptyPrompts() || busy;
   busy = Retire() || busy;
-  if (Step()) {
-    busy = true;
-    Deliver();
+  const bool has_stepped = Step();
+  if (has_stepped) Deliver();
+  // Last, so that no token waits for a copy.
+  busy = CopyStates() || has_stepped || busy;
+  if (has_stepped) {
     // All that the streams have waited for; the sampling belongs to it.
     row_budget_.Record(batch_.num_decoders, batch_.num_prompt_rows,
                        options_.now() - step_start_);
-    Retire();
   }
+  busy = Retire() || busy;
   CountRequests();
   return busy && device_status_.ok();
 }
@@ -106,7 +114,11 @@ bool Scheduler::Admit() {
     changed = true;
     LiveRequest& request = GoLive(*std::move(queued));
     for (LiveOutput& output : request.outputs()) {
-      output.slot = free_slots_.Take();
+      FreeSlots::Slot slot = free_slots_.Take();
+      output.slot = slot.slot;
+      if (slot.left.has_value() && slot.left->text.ok()) {
+        wiper_.Drop(*std::move(slot.left->text));
+      }
     }
     boundary_states_.Find(request);
     Accept(request);
@@ -217,14 +229,18 @@ bool Scheduler::Begin(LiveRequest& request) {
     request.MarkBegun();
     return true;
   }
-  absl::Status loaded = model_.Load(slot, *beginning.state);
+  absl::Status loaded = states_.Load(slot, *beginning.state);
+  if (!states_.device_status().ok()) {
+    request.Fail(DeviceFailure(states_.device_status()));
+    return false;
+  }
   if (loaded.ok() && model_.position(slot) != beginning.position) {
     loaded = absl::InvalidArgumentError(
         absl::StrCat("it is after ", model_.position(slot), " tokens, not ",
                      beginning.position));
   }
   if (loaded.ok()) {
-    request.MarkBegun();
+    wiper_.Drop(request.MarkBegun());
     return true;
   }
   if (request.request().start == nullptr) {
@@ -257,8 +273,7 @@ bool Scheduler::EndEmptyPrompts() {
 
 void Scheduler::FailDevice(const absl::Status& status) {
   device_status_ = status;
-  EndAll(absl::InternalError(absl::StrCat("the device has failed: ",
-                                          std::string(status.message()))),
+  EndAll(DeviceFailure(status),
          absl::UnavailableError("the device has failed"));
 }
 
@@ -276,20 +291,43 @@ void Scheduler::EndAll(const absl::Status& running,
   CountRequests();
 }
 
-void Scheduler::ConcludeFinished() {
+bool Scheduler::CopyStates() {
+  const int before = num_copies_;
+  while (num_copies_ < kMaxStateCopies && boundary_states_.CopyOne()) {
+    ++num_copies_;
+  }
+  return ConcludeFinished() || num_copies_ > before;
+}
+
+bool Scheduler::ConcludeFinished() {
+  bool changed = false;
   for (const std::unique_ptr<LiveRequest>& request : live_) {
-    if (!request->outcome().ok()) continue;
+    // What is due may be the way back that the end needs.
+    if (!request->outcome().ok() || request->num_copies_due() > 0) continue;
     for (LiveOutput& output : request->outputs()) {
-      if (output.phase == Phase::kDecode && output.finished.has_value()) {
-        Conclude(*request, output);
+      if (output.phase != Phase::kDecode || !output.finished.has_value()) {
+        continue;
       }
+      if (request->request().save && num_copies_ >= kMaxStateCopies) continue;
+      changed = true;
+      Conclude(*request, output);
     }
   }
+  return changed;
 }
 
 void Scheduler::Conclude(LiveRequest& request, LiveOutput& output) {
   std::optional<TextSaver::Taken> taken;
-  if (request.request().save) taken = saver_.Take(request, output);
+  if (request.request().save) {
+    taken = saver_.Take(request, output);
+    // It ends as all others are about to: what it would be told is in no
+    // session.
+    if (!states_.device_status().ok()) {
+      request.Fail(DeviceFailure(states_.device_status()));
+      return;
+    }
+    ++num_copies_;
+  }
   // Of one whose time was up before the prompt's end the slot holds nothing.
   std::optional<FinishedText> left;
   if (output.phase == Phase::kDecode && !request.request().id.empty()) {
@@ -317,7 +355,7 @@ bool Scheduler::Retire() {
   return std::erase_if(live_, over) > 0;
 }
 
-void Scheduler::Done(const LiveRequest& request) {
+void Scheduler::Done(LiveRequest& request) {
   boundary_states_.Drop(request);
   if (request.outcome().ok()) {
     ++stats_.finished_requests;
@@ -326,6 +364,9 @@ void Scheduler::Done(const LiveRequest& request) {
   }
   request.sink().OnDone(request.outcome(), request.usage(),
                         request.timings(options_.now()));
+  for (std::shared_ptr<const void>& state : request.TakeStates()) {
+    wiper_.Drop(std::move(state));
+  }
 }
 
 void Scheduler::CountRequests() {

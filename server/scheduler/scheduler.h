@@ -17,6 +17,8 @@
 #include "server/scheduler/request.h"
 #include "server/scheduler/request_queue.h"
 #include "server/scheduler/row_budget.h"
+#include "server/scheduler/slot_states.h"
+#include "server/scheduler/state_wiper.h"
 #include "server/scheduler/text_saver.h"
 #include "server/scheduler/token_sampler.h"
 #include "server/tokenizer/tokenizer.h"
@@ -47,6 +49,9 @@ class Scheduler {
   // Prior ids that one RunOnce() takes, of all requests together: the bound on
   // the time for which they hold up a step.
   static constexpr int64_t kMaxPriorIds = 4096;
+  // States that it copies at boundaries and at ends, likewise. (Time limits
+  // that pass at once may add to them.)
+  static constexpr int kMaxStateCopies = 4;
 
   // Admits, steps, delivers and retires, once. Waits for nothing but the step.
   // Returns false if there was nothing to do: then nothing changes before
@@ -119,8 +124,11 @@ class Scheduler {
   // Of a request that never had a slot. REQUIRES: `status` is not OK.
   void FailQueued(const QueuedRequest& queued, const absl::Status& status);
   void FailDevice(const absl::Status& status);
-  // The slots' states at the chunk boundaries that they have come to.
+  // Asks who wants the slots' states at the boundaries that they have come to.
   void VisitBoundaries();
+  // Makes those copies and concludes what is over, as far as the bound on the
+  // copies lets it. True if there was anything to do.
+  bool CopyStates();
   // Notes what a run has done, and makes jobs of its logits.
   void Account(const Batch::Owner& owner, const Run& run,
                const RunResult& result);
@@ -144,12 +152,13 @@ class Scheduler {
   void KeepDrafts(size_t index, int64_t tokens);
   // Gives the outputs that go on a copy of the slot that ran the prompt.
   void Fork(const PromptEnd& end);
-  // Concludes the outputs that are over and have run what they had to.
-  void ConcludeFinished();
+  // Concludes the outputs that are over and have run what they had to, but for
+  // those whose copies are too many. True if there was any.
+  bool ConcludeFinished();
   // Tells the sink that an output is over, and takes its slot back.
   void Conclude(LiveRequest& request, LiveOutput& output);
   // `request` is done: the last call to its sink.
-  void Done(const LiveRequest& request);
+  void Done(LiveRequest& request);
   void CountRequests();
 
   const EngineOptions& options_;
@@ -159,13 +168,17 @@ class Scheduler {
   BatchBuilder batch_builder_;
   RowBudget row_budget_;
   TokenSampler sampler_;
+  SlotStates states_;
   TextSaver saver_;
+  StateWiper wiper_;
   BoundaryStates boundary_states_;
 
   FreeSlots free_slots_;
   std::vector<std::unique_ptr<LiveRequest>> live_;  // in order of admission
   absl::Status device_status_;
   EngineStats stats_;
+
+  int num_copies_ = 0;  // that this RunOnce() has made
 
   // Of the current step; members so that their memory is used again.
   Batch batch_;

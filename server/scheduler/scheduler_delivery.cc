@@ -27,11 +27,9 @@ void Scheduler::Deliver() {
   for (const PromptEnd& end : prompt_ends_) Fork(end);
   VerifyDrafts();
   VisitBoundaries();
-  ConcludeFinished();
 }
 
 void Scheduler::VisitBoundaries() {
-  // Last, so that no token waits for a copy.
   for (const auto& [owner, is_prompt] : boundaries_) {
     if (!owner.request->outcome().ok()) continue;
     boundary_states_.Visit(*owner.request, *owner.output, is_prompt);

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/model/sampling.h"
-#include "server/model/state_bytes.h"
 
 namespace flash {
 
@@ -16,7 +15,8 @@ TextSaver::Taken TextSaver::Take(const LiveRequest& request,
   if (!text.ok()) return text.status();
   text->state = std::move(source.saved.state);
   if (source.slot >= 0 && text->position > 0) {
-    text->state = ShareState(model_.Save(source.slot));
+    text->state = states_.Save(source.slot);
+    if (text->state == nullptr) return DeviceFailure(states_.device_status());
   }
   return std::make_shared<const Snapshot>(*std::move(text));
 }
@@ -27,7 +27,8 @@ TextSaver::Taken TextSaver::Take(const FreeSlots::Found& found) {
     return text;
   }
   Snapshot whole = **text;
-  whole.state = ShareState(model_.Save(found.slot));
+  whole.state = states_.Save(found.slot);
+  if (whole.state == nullptr) return DeviceFailure(states_.device_status());
   return std::make_shared<const Snapshot>(std::move(whole));
 }
 

@@ -9,6 +9,7 @@
 #include "server/model/language_model.h"
 #include "server/scheduler/free_slots.h"
 #include "server/scheduler/live_request.h"
+#include "server/scheduler/slot_states.h"
 #include "server/scheduler/snapshot.h"
 
 namespace flash {
@@ -16,14 +17,16 @@ namespace flash {
 // Thread safety: the decode thread only.
 class TextSaver {
  public:
-  // `model` is borrowed.
-  explicit TextSaver(LanguageModel* model) : model_(*model) {}
+  // Both are borrowed.
+  TextSaver(const LanguageModel* model, SlotStates* states)
+      : model_(*model), states_(*states) {}
 
   using Taken = absl::StatusOr<std::shared_ptr<const Snapshot>>;
 
   // The text of an output that is not kOver, at whatever point it is.
   // FAILED_PRECONDITION: it ends in hidden text that cannot be cut off, or too
-  // much of it is yet to be run. REQUIRES: no Keep() is due.
+  // much of it is yet to be run. INTERNAL: the device has failed, as
+  // SlotStates then knows. REQUIRES: no Keep() is due.
   Taken Take(const LiveRequest& request, const LiveOutput& output);
   // The text of one that is.
   Taken Take(const FreeSlots::Found& found);
@@ -45,7 +48,8 @@ class TextSaver {
                                             const LiveOutput& output,
                                             int64_t position);
 
-  LanguageModel& model_;
+  const LanguageModel& model_;
+  SlotStates& states_;
 };
 
 }  // namespace flash

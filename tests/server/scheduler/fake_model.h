@@ -89,22 +89,32 @@ class FakeModel final : public LanguageModel {
   std::string state_format() const override { return "fake"; }
 
   // The tokens, as they stand in memory.
-  std::string Save(int slot) override {
+  absl::StatusOr<std::string> Save(int slot) override {
     FLASH_CHECK(slots_[slot].usable && slots_[slot].num_undecided == 0);
+    if (fail_copies) return absl::UnknownError("lost the device");
     const std::vector<int32_t>& tokens = slots_[slot].tokens;
     ++num_saves;
-    return {reinterpret_cast<const char*>(tokens.data()),
-            tokens.size() * sizeof(int32_t)};
+    return std::string(reinterpret_cast<const char*>(tokens.data()),
+                       tokens.size() * sizeof(int32_t));
   }
 
   absl::Status Load(int slot, std::string_view state) override {
     Reset(slot);
+    if (fail_copies) return absl::UnknownError("lost the device");
     if (state.size() % sizeof(int32_t) != 0) {
       return absl::InvalidArgumentError("not a state of the fake model");
     }
     slots_[slot].tokens.resize(state.size() / sizeof(int32_t));
     std::memcpy(slots_[slot].tokens.data(), state.data(), state.size());
     return absl::OkStatus();
+  }
+
+  absl::Status CheckState(std::string_view state,
+                          int64_t position) const override {
+    if (state.size() == static_cast<size_t>(position) * sizeof(int32_t)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError("not a state of the fake model");
   }
 
   // The logits after `tokens`, by definition.
@@ -123,6 +133,7 @@ class FakeModel final : public LanguageModel {
   std::function<void()> before_step;
   std::function<void(const std::vector<RecordedRun>&)> after_step;
   int fail_at_step = -1;
+  bool fail_copies = false;  // Save() and Load(), as the device does
   std::function<bool(const RecordedRun&)> faults;  // empty: never
 
   // What happened.

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "server/scheduler/prefix_states.h"
@@ -48,9 +49,11 @@ class FakePrefixStates final : public PrefixStates {
     EXPECT_LE(num_chunks, keys.size());
     return wants && !states.contains(keys[num_chunks - 1]);
   }
-  void Put(std::span<const PrefixKey> keys, size_t num_chunks,
-           std::shared_ptr<const std::string> state) override {
+  std::vector<std::shared_ptr<const std::string>> Put(
+      std::span<const PrefixKey> keys, size_t num_chunks,
+      std::shared_ptr<const std::string> state) override {
     states[keys[num_chunks - 1]] = std::move(state);
+    return {};
   }
 
   bool wants = true;

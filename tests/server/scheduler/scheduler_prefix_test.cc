@@ -19,12 +19,12 @@ using State = std::shared_ptr<const std::string>;
 
 class FakeCheckpoints final : public Checkpoints {
  public:
-  void Put(const Request& request, const PrefixKey& key, int64_t position,
-           State state) override {
+  State Put(const Request& request, const PrefixKey& key, int64_t position,
+            State state) override {
     EXPECT_EQ(request.id, "long");
     last_key = key;
     positions.push_back(position);
-    last_state = std::move(state);
+    return std::exchange(last_state, std::move(state));
   }
   void Drop(const Request&) override { ++num_dropped; }
 

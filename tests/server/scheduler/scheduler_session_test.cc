@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "server/model/sampling.h"
 #include "server/tokenizer/detokenizer.h"
-#include "tests/server/scheduler/scheduler_fixture.h"
+#include "tests/server/scheduler/text_fixture.h"
 
 namespace flash {
 namespace {
@@ -35,34 +35,13 @@ struct Told {
   }
 };
 
-class SchedulerSessionTest : public SchedulerTest {
+class SchedulerSessionTest : public TextSchedulerTest {
  protected:
-  void SetUp() override { Begin({}); }
-
-  void Begin(const FakeModel::Sizes& sizes) {
-    options_.eos_token_ids = {'e'};
-    Start(sizes);
-    // Mostly letters, and bytes of characters of two and three bytes.
-    model_->bias.assign(260, -6);
-    for (int id : {'a', 'b', 'c', ' '}) model_->bias[id] = 0;
-    for (int id : {0xC3, 0xA9, 0xE2, 0x82, 0xAC}) model_->bias[id] = 1;
-    model_->bias['e'] = -2;
-  }
-
   static Request Everything(int64_t max_tokens, uint64_t seed) {
-    Request request = MakeRequest(Ids(11), max_tokens);
+    Request request = TextSchedulerTest::Everything(max_tokens, seed);
     request.id = "everything";
     request.owner = "us";
     request.save = true;
-    request.sampling.seed = seed;
-    request.sampling.repetition_penalty = 1.1;
-    request.sampling.presence_penalty = 0.3;
-    request.sampling.frequency_penalty = 0.2;
-    request.sampling.penalty_window = 9;
-    request.sampling.top_p = 0.95;
-    request.stopping.min_tokens = 4;
-    request.stopping.stop_strings = {"bc a", "\xC3\xA9\xE2\x82\xAC", "cc"};
-    request.response.logprobs = 2;
     return request;
   }
 
@@ -433,6 +412,44 @@ TEST_F(SchedulerSessionTest, FailsOnlyTheRequestWhoseStateIsDamaged) {
               HasSubstr("not a state of the fake model"));
   EXPECT_EQ(good->outputs[0].lines, sink->outputs[0].lines);
   EXPECT_EQ(free_slots(), 4);
+}
+
+TEST_F(SchedulerSessionTest, FailsRatherThanSaveWhatAFailedDeviceCopied) {
+  model_->fail_copies = true;
+  Sink saved = Submit(Everything(6, 5));
+  Request other = Everything(60, 6);
+  other.id = "other";
+  Sink running = Submit(other);
+  Run();
+  for (const Sink& each : {saved, running}) {
+    EXPECT_TRUE(absl::IsInternal(each->status()));
+    EXPECT_THAT(std::string(each->status().message()),
+                HasSubstr("the device has failed: lost the device"));
+    EXPECT_FALSE(each->outputs[0].finished.has_value());
+  }
+  EXPECT_FALSE(scheduler_->device_status().ok());
+}
+
+TEST_F(SchedulerSessionTest, NoticesAFailedDeviceWhenARunningTextIsAskedFor) {
+  Request request = Everything(60, 5);
+  request.save = false;
+  Sink sink = Submit(request);
+  RunSteps(5);
+  model_->fail_copies = true;
+  EXPECT_TRUE(absl::IsInternal(
+      scheduler_->TakeSnapshot("us", "everything", 0).status()));
+  EXPECT_FALSE(scheduler_->RunOnce());
+  EXPECT_TRUE(absl::IsInternal(sink->status()));
+}
+
+TEST_F(SchedulerSessionTest, BlamesTheDeviceAndNotTheSavedStateThatItLost) {
+  Request request = Everything(6, 5);
+  request.start = RunAlone(request)->outputs[0].finished->snapshot;
+  request.prompt.clear();
+  model_->fail_copies = true;
+  Sink sink = RunAlone(request);
+  EXPECT_TRUE(absl::IsInternal(sink->status()));
+  EXPECT_FALSE(scheduler_->device_status().ok());
 }
 
 TEST_F(SchedulerSessionTest, SavesWhatThereIsWhenItsTimeIsUp) {
