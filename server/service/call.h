@@ -52,6 +52,7 @@ struct CallParts {
   Workers* store_workers = nullptr;  // whatever waits for the sessions' store
   Sessions* sessions = nullptr;      // null: there are none
   Budget* session_bytes = nullptr;   // what requests go on from, and leave
+  Budget* session_transfers = nullptr;  // exports and imports
   // Where requests that were cut off elsewhere have left their states, and
   // where these are put for the engine; null: nowhere.
   CheckpointKeeper* checkpoints = nullptr;

@@ -63,6 +63,11 @@ void FillServer(const ServerFacts& facts, v1::ServerInfo& wire) {
   wire.set_max_step_rows(facts.max_step_rows);
   wire.set_prefix_cache_bytes(facts.prefix_cache_bytes);
   wire.set_checkpoint_every_tokens(facts.checkpoint_every_tokens);
+  for (const auto& [name, bytes] : facts.memory) {
+    auto& part = *wire.add_memory();
+    part.set_name(name);
+    part.set_bytes(bytes);
+  }
 }
 
 void FillModel(const ModelFacts& facts, v1::ModelInfo& wire) {

@@ -90,7 +90,8 @@ const char* DefaultReason(const absl::Status& status) {
     case absl::StatusCode::kCancelled:
       return "CANCELLED";
     default:
-      return "INTERNAL";
+      return absl::StartsWith(status.message(), kDeviceFailed) ? "DEVICE_FAILED"
+                                                               : "INTERNAL";
   }
 }
 
@@ -200,9 +201,10 @@ absl::Status SessionEnded(std::string_view id) {
       "SESSION_ENDED");
 }
 
-absl::Status SessionError(const absl::Status& status) {
+absl::Status SessionError(const absl::Status& status, std::string_view field) {
   if (absl::IsInvalidArgument(status)) {
-    return InvalidRequest({{"session", std::string(status.message())}});
+    return InvalidRequest(
+        {{std::string(field), std::string(status.message())}});
   }
   const char* reason = SessionReason(status.code());
   return reason == nullptr ? status : WithReason(Printable(status), reason);

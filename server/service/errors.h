@@ -61,7 +61,9 @@ absl::Status NoTenant(std::string_view message);
 absl::Status SessionEnded(std::string_view id);
 
 // What to tell the client for an error of Sessions, which has no details yet.
-absl::Status SessionError(const absl::Status& status);
+// `field`: of the request, that Sessions may find invalid.
+absl::Status SessionError(const absl::Status& status,
+                          std::string_view field = "session");
 
 // Likewise for one of Engine::TakeSnapshot().
 absl::Status SnapshotError(const absl::Status& status);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace flash {
@@ -48,6 +49,8 @@ struct ServerFacts {
   int64_t session_seconds = 0;
   int64_t prefix_cache_bytes = 0;
   int64_t checkpoint_every_tokens = 0;
+  // Bytes of memory by what they are for.
+  std::vector<std::pair<std::string, int64_t>> memory;
 };
 
 }  // namespace flash

@@ -83,6 +83,7 @@ class GrpcServerImpl final : public GrpcServer {
                .store_workers = &store_workers_,
                .sessions = options_.sessions,
                .session_bytes = &session_bytes_,
+               .session_transfers = &session_transfers_,
                .checkpoints = options_.checkpoints,
                .prefix_cache = options_.prefix_cache,
                .report = options_.report,
@@ -146,6 +147,8 @@ class GrpcServerImpl final : public GrpcServer {
   LiveIds live_ids_;
   Budget session_bytes_{options_.max_session_bytes,
                         "too many sessions wait for a slot"};
+  Budget session_transfers_{options_.max_transfers,
+                            "too many sessions are being exported or imported"};
   Workers store_workers_;  // ends after the others, which give it work
   Workers text_workers_;
   const CallParts parts_;

@@ -36,6 +36,8 @@ struct GrpcServerOptions {
   // What requests go on from and what they leave, from when they come until
   // it is saved, may take so many bytes.
   int64_t max_session_bytes = std::numeric_limits<int64_t>::max();
+  // Sessions that are exported or imported at a time.
+  int max_transfers = 16;
   CheckpointKeeper* checkpoints = nullptr;
   PrefixCache* prefix_cache = nullptr;
   // Who calls; null: everybody is one owner.

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "server/sessions/session_limits.h"
+
 namespace flash {
 
 struct ServiceLimits {
@@ -31,9 +33,9 @@ struct ServiceLimits {
   int64_t max_time_limit_ms = 86'400'000;
   // Of the requests of Sessions. The last is more than any session of the model
   // has; whoever builds the server knows.
-  int32_t max_forks = 1024;
+  int32_t max_forks = kMaxForks;
   int32_t max_page_size = 1000;
-  int64_t max_time_to_live_seconds = 2'592'000;
+  int64_t max_time_to_live_seconds = kMaxTimeToLiveSeconds;
   int64_t max_import_bytes = int64_t{64} << 20;
   int64_t max_message_bytes = int64_t{16} << 20;  // gRPC refuses more
 };

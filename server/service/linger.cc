@@ -44,7 +44,7 @@ void Linger::OnAlarm(int64_t progress_then) {
   MutexLock lock(&mutex_);
   if (stopped_ || alarm_ == nullptr) return;
   if (progress_ == progress_then) {
-    context_->TryCancel();
+    on_idle_();
   } else {
     spent = std::move(alarm_);
     SetAlarm();

@@ -1,5 +1,5 @@
-// The end of a call whose client does not read: gRPC has no other way to end
-// one whose last bytes wait for their reader.
+// The end of a call whose client does nothing: gRPC has no other way to end one
+// whose last bytes wait for their reader.
 
 #ifndef SERVER_SERVICE_LINGER_H_
 #define SERVER_SERVICE_LINGER_H_
@@ -8,7 +8,9 @@
 #include <grpcpp/server_context.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "kernels/mutex.h"
@@ -17,13 +19,16 @@
 namespace flash {
 
 // Thread safety: every function may be called from any thread.
-// Lifetime: shared by the call and by the alarm that is set; after Stop() the
-// context is not used.
+// Lifetime: shared by the call and by the alarm that is set; after Stop()
+// neither the context is used nor `on_idle` called.
 class Linger : public std::enable_shared_from_this<Linger> {
  public:
   // Cancels the call of `context` when the client reads nothing for `patience`.
   Linger(grpc::CallbackServerContext* context, Clock::duration patience)
-      : context_(context), patience_(patience) {}
+      : Linger([context] { context->TryCancel(); }, patience) {}
+  // Calls `on_idle` instead, once. It must not wait, nor call this object.
+  Linger(std::function<void()> on_idle, Clock::duration patience)
+      : on_idle_(std::move(on_idle)), patience_(patience) {}
 
   Linger(const Linger&) = delete;
   Linger& operator=(const Linger&) = delete;
@@ -35,7 +40,7 @@ class Linger : public std::enable_shared_from_this<Linger> {
   // Waits no more, until Start() is called again.
   void Pause();
 
-  // The client read something.
+  // The client read something, or sent it.
   void OnProgress();
 
   // The call is over.
@@ -45,7 +50,7 @@ class Linger : public std::enable_shared_from_this<Linger> {
   void SetAlarm() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnAlarm(int64_t progress_then);
 
-  grpc::CallbackServerContext* const context_;
+  const std::function<void()> on_idle_;
   const Clock::duration patience_;
   Mutex mutex_;
   int64_t progress_ ABSL_GUARDED_BY(mutex_) = 0;

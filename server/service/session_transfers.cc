@@ -1,6 +1,7 @@
 #include "server/service/session_transfers.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,11 +15,20 @@ namespace {
 
 constexpr size_t kChunkBytes = 256 << 10;
 
+int64_t Milliseconds(Clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+}
+
+absl::Status TooLate(const char* what, Clock::duration time) {
+  return absl::DeadlineExceededError(
+      absl::StrCat("the client ", what, " ", Milliseconds(time), " ms"));
+}
+
 }  // namespace
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* ExportCall::Start(
-    const CallParts& parts, Budget& transfers,
-    grpc::CallbackServerContext* context, const grpc::ByteBuffer& request) {
+    const CallParts& parts, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer& request) {
   auto* call = new ExportCall(parts, context);
   call->self_.reset(call);
   const auto begin = [&]() -> absl::Status {
@@ -31,7 +41,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* ExportCall::Start(
     checks.NoUnknownFields(wire);
     if (wire.id().empty()) checks.Add("id", "is not set; it is required");
     if (!checks.ok()) return checks.status();
-    auto share = transfers.Take(1);
+    auto share = parts.session_transfers->Take(1);
     if (!share.ok()) return share.status();
     call->share_ = *std::move(share);
     return parts.store_workers->TryRun(
@@ -49,6 +59,7 @@ void ExportCall::Begin(const std::string& owner, const std::string& id) {
   auto session = parts_.sessions->Export(owner, id);
   if (!session.ok()) return End(SessionError(session.status()));
   session_ = *std::move(session);
+  last_moment_ = Clock::now() + kMaxLingers * parts_.linger;
   linger_->Start();
   WriteNext();
 }
@@ -73,8 +84,14 @@ void ExportCall::WriteNext() {
 
 void ExportCall::OnWriteDone(bool ok) {
   linger_->OnProgress();
-  if (ok) return WriteNext();
-  Finish(ToGrpcStatus(absl::CancelledError("cancelled")));
+  if (!ok) {
+    Finish(ToGrpcStatus(absl::CancelledError("cancelled")));
+  } else if (Clock::now() > last_moment_) {
+    Finish(ToGrpcStatus(TooLate("did not read the session within",
+                                kMaxLingers * parts_.linger)));
+  } else {
+    WriteNext();
+  }
 }
 
 void ExportCall::End(const absl::Status& status) {
@@ -89,11 +106,11 @@ void ExportCall::OnDone() {
 }
 
 grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(
-    const CallParts& parts, Budget& transfers, UnarySlots slots) {
+    const CallParts& parts, UnarySlots slots) {
   auto* call = new ImportCall(parts, slots);
   call->self_.reset(call);
   auto owner = parts.identity->OwnerOf(*slots.context);
-  auto share = transfers.Take(1);
+  auto share = parts.session_transfers->Take(1);
   if (!owner.ok() || !share.ok()) {
     call->End(owner.ok() ? share.status() : owner.status());
     return call;
@@ -107,15 +124,27 @@ grpc::ServerReadReactor<grpc::ByteBuffer>* ImportCall::Start(
 
 void ImportCall::OnReadDone(bool ok) {
   if (ok) {
-    const absl::Status taken = Take();
-    if (!taken.ok()) return End(taken);
-    StartRead(&chunk_);
+    absl::Status taken = Take();
+    if (taken.ok() && Clock::now() > last_moment_) {
+      taken = TooLate("did not send the session within",
+                      kMaxLingers * parts_.linger);
+    }
+    if (taken.ok()) return StartRead(&chunk_);
+    if (EndReading()) End(taken);
     return;
   }
-  reading_->Stop();
+  if (!EndReading()) return;
   const absl::Status begun =
       parts_.store_workers->TryRun(0, [this] { End(Import()); });
   if (!begun.ok()) End(begun);
+}
+
+void ImportCall::OnIdle() {
+  if (!EndReading()) return;
+  // Not here: End() stops the one who calls.
+  parts_.store_workers->Run([this] {
+    End(TooLate("sent nothing of the session for", parts_.linger));
+  });
 }
 
 absl::Status ImportCall::Take() {
@@ -134,7 +163,7 @@ absl::Status ImportCall::Take() {
   }
   if (!checks.ok()) return checks.status();
   if (!chunk.data().empty()) reading_->OnProgress();
-  session_ += chunk.data();
+  AppendAndWipe(session_, chunk.data());
   return absl::OkStatus();
 }
 

@@ -9,6 +9,7 @@
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/server_callback.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,10 @@
 
 namespace flash {
 
+// A client may be slow, but not for ever: a transfer takes at most so many
+// times parts.linger, or ends with DEADLINE_EXCEEDED.
+inline constexpr int kMaxLingers = 10;
+
 // Sends a session, in chunks of at most 256 KiB. A client that reads nothing
 // for parts.linger is cancelled.
 //
@@ -30,8 +35,8 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
  public:
   // The call keeps itself until it is over.
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(
-      const CallParts& parts, Budget& transfers,
-      grpc::CallbackServerContext* context, const grpc::ByteBuffer& request);
+      const CallParts& parts, grpc::CallbackServerContext* context,
+      const grpc::ByteBuffer& request);
 
   void OnWriteDone(bool ok) override;
   void OnDone() override;
@@ -52,20 +57,22 @@ class ExportCall final : public grpc::ServerWriteReactor<grpc::ByteBuffer> {
   const std::shared_ptr<Linger> linger_;
   Budget::Share share_;
   std::shared_ptr<const std::string> session_;
+  Clock::time_point last_moment_;  // set when the session is here
   size_t num_sent_ = 0;
   grpc::ByteBuffer chunk_;  // that is being written
 
   std::unique_ptr<ExportCall> self_;  // set by Start(), dropped by OnDone()
 };
 
-// Takes a session. A client that sends nothing for parts.linger is cancelled.
+// Takes a session. A client that sends nothing for parts.linger is told
+// DEADLINE_EXCEEDED.
 //
 // Thread safety: as ExportCall.
 class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
  public:
   // The call keeps itself until it is over.
   static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(
-      const CallParts& parts, Budget& transfers, UnarySlots slots);
+      const CallParts& parts, UnarySlots slots);
 
   // What had come of a session that is not to be is overwritten.
   ~ImportCall() override { Wipe(session_); }
@@ -77,23 +84,31 @@ class ImportCall final : public grpc::ServerReadReactor<grpc::ByteBuffer> {
   ImportCall(const CallParts& parts, UnarySlots slots)
       : parts_(parts),
         slots_(slots),
-        reading_(std::make_shared<Linger>(slots.context, parts.linger)),
+        last_moment_(Clock::now() + kMaxLingers * parts.linger),
+        reading_(std::make_shared<Linger>([this] { OnIdle(); }, parts.linger)),
         answering_(std::make_shared<Linger>(slots.context, parts.linger)) {}
 
+  // The client sends nothing.
+  void OnIdle();
   // Appends chunk_.
   absl::Status Take();
+  // Whether it is for the caller to go on: for one of those who find that
+  // nothing more is to be read.
+  bool EndReading() { return !has_read_.exchange(true); }
   // On a store worker, when all is there.
   absl::Status Import();
   void End(const absl::Status& status);
 
   const CallParts& parts_;
   const UnarySlots slots_;
+  const Clock::time_point last_moment_;
   const std::shared_ptr<Linger> reading_;
   const std::shared_ptr<Linger> answering_;
   Budget::Share share_;
   std::string owner_;
   grpc::ByteBuffer chunk_;  // that is being read
   std::string session_;     // so far
+  std::atomic<bool> has_read_{false};
 
   std::unique_ptr<ImportCall> self_;  // set by Start(), dropped by OnDone()
 };

@@ -2,6 +2,7 @@
 
 #include <future>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,9 +18,6 @@ namespace {
 
 using grpc::ByteBuffer;
 using grpc::CallbackServerContext;
-
-// Sessions that come and go at a time.
-constexpr int kMaxTransfers = 16;
 
 using RawService = v1::Sessions::WithRawCallbackMethod_Save<
     v1::Sessions::WithRawCallbackMethod_Get<
@@ -74,7 +72,7 @@ class Answers {
     checks.Integer("page_size", size, 1, limits_.max_page_size);
     if (!checks.ok()) return checks.status();
     auto page = sessions_.List(owner, wire.page(), static_cast<int>(size));
-    if (!page.ok()) return SessionError(page.status());
+    if (!page.ok()) return SessionError(page.status(), "page");
     v1::ListSessionsResult result;
     for (const SessionInfo& info : page->sessions) {
       *result.add_sessions() = ToWire(info);
@@ -90,8 +88,10 @@ class Answers {
     CheckId(wire.id(), checks);
     checks.Integer("count", count, 1, limits_.max_forks);
     if (!checks.ok()) return checks.status();
+    const auto share = forks_.Take(count);
+    if (!share.ok()) return share.status();
     auto forks = sessions_.Fork(owner, wire.id(), static_cast<int>(count));
-    if (!forks.ok()) return SessionError(forks.status());
+    if (!forks.ok()) return SessionError(forks.status(), "count");
     v1::ForkSessionResult result;
     for (const SessionInfo& info : *forks) {
       *result.add_sessions() = ToWire(info);
@@ -116,15 +116,17 @@ class Answers {
     checks.Integer("time_to_live_seconds", wire.time_to_live_seconds(), 1,
                    limits_.max_time_to_live_seconds);
     if (!checks.ok()) return checks.status();
-    return Told(sessions_.Pin(
-        owner, wire.id(),
-        absl::Seconds(static_cast<int64_t>(wire.time_to_live_seconds()))));
+    return Told(
+        sessions_.Pin(
+            owner, wire.id(),
+            absl::Seconds(static_cast<int64_t>(wire.time_to_live_seconds()))),
+        "time_to_live_seconds");
   }
 
  private:
   static absl::StatusOr<v1::Session> Told(
-      const absl::StatusOr<SessionInfo>& info) {
-    if (!info.ok()) return SessionError(info.status());
+      const absl::StatusOr<SessionInfo>& info, std::string_view field = "id") {
+    if (!info.ok()) return SessionError(info.status(), field);
     return ToWire(*info);
   }
 
@@ -142,6 +144,9 @@ class Answers {
   Sessions& sessions_;
   Engine& engine_;
   const ServiceLimits& limits_;
+  // Forks that are being made: of many at once one call alone, which has one
+  // worker for as long as they take; of a few, others beside it.
+  Budget forks_{limits_.max_forks + 64, "too many sessions are being forked"};
 };
 
 class SessionsService final : public RawService {
@@ -175,12 +180,12 @@ class SessionsService final : public RawService {
 
   grpc::ServerWriteReactor<ByteBuffer>* Export(
       CallbackServerContext* context, const ByteBuffer* request) override {
-    return ExportCall::Start(parts_, transfers_, context, *request);
+    return ExportCall::Start(parts_, context, *request);
   }
 
   grpc::ServerReadReactor<ByteBuffer>* Import(CallbackServerContext* context,
                                               ByteBuffer* response) override {
-    return ImportCall::Start(parts_, transfers_, {context, response});
+    return ImportCall::Start(parts_, {context, response});
   }
 
   grpc::ServerUnaryReactor* Delete(CallbackServerContext* context,
@@ -218,8 +223,6 @@ class SessionsService final : public RawService {
 
   const CallParts& parts_;
   Answers answers_;
-  Budget transfers_{kMaxTransfers,
-                    "too many sessions are being exported or imported"};
 };
 
 }  // namespace

@@ -96,6 +96,15 @@ absl::StatusOr<HeadState> BlobFolder::ReadHead(std::string_view blob) const {
   return state;
 }
 
+absl::Time BlobFolder::TimeOfHead(std::string_view blob) const {
+  struct stat status;
+  if (fstatat(folder_.get(), HeadFileName(blob).c_str(), &status,
+              AT_SYMLINK_NOFOLLOW) != 0) {
+    return absl::InfiniteFuture();
+  }
+  return absl::TimeFromTimespec(status.st_mtim);
+}
+
 absl::StatusOr<std::optional<std::string>> BlobFolder::ReadBody(
     std::string_view blob, const HeadFile& head) const {
   const FileDescriptor file =

@@ -19,6 +19,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "server/sessions/file_io.h"
 #include "server/sessions/head_file.h"
 
@@ -34,6 +36,9 @@ struct HeadState {
   int64_t file_bytes = 0;  // of the head's file
 
   bool is_blob() const { return version > 0; }
+  bool is_damaged() const { return version == kDamaged; }
+  // A blob that has not expired.
+  bool is_alive() const { return is_blob() && head.expires > absl::Now(); }
 };
 
 // A file under the third name, which goes with this unless it is renamed.
@@ -84,6 +89,10 @@ class BlobFolder {
 
   // Without the lock this is one moment's state.
   absl::StatusOr<HeadState> ReadHead(std::string_view blob) const;
+
+  // When the blob's head was written; the infinite future if that cannot be
+  // told.
+  absl::Time TimeOfHead(std::string_view blob) const;
 
   // The body that `head` names, or nothing if its file is not there. DATA_LOSS
   // if it is another than was written.

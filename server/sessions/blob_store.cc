@@ -1,5 +1,7 @@
 #include "server/sessions/blob_store.h"
 
+#include <utility>
+
 #include "server/sessions/directory_store.h"
 #include "server/sessions/memory_store.h"
 #include "server/sessions/redis_address.h"
@@ -7,13 +9,14 @@
 
 namespace flash {
 
-absl::StatusOr<std::unique_ptr<BlobStore>> OpenBlobStore(std::string_view spec,
-                                                         int64_t max_bytes) {
+absl::StatusOr<std::unique_ptr<BlobStore>> OpenBlobStore(
+    std::string_view spec, int64_t max_bytes,
+    std::function<void(const std::string&)> on_damage) {
   if (spec == "memory") return std::make_unique<MemoryStore>(max_bytes);
   if (constexpr std::string_view kDirectory = "dir:";
       spec.starts_with(kDirectory) && spec != kDirectory) {
     return DirectoryStore::Open(std::string(spec.substr(kDirectory.size())),
-                                max_bytes);
+                                max_bytes, std::move(on_damage));
   }
   if (spec.starts_with("redis:")) {
     absl::StatusOr<RedisAddress> address = ParseRedisUrl(spec);

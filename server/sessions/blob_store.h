@@ -4,6 +4,7 @@
 #define SERVER_SESSIONS_BLOB_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,15 +97,20 @@ class BlobStore {
 
   // Deletes what has expired, where the store does not by itself.
   virtual absl::Status Sweep() = 0;
+
+  // Blobs whose head the last Sweep() could not read.
+  virtual int64_t num_damaged() const { return 0; }
 };
 
 // Makes the store that `spec` names: "memory", "dir:PATH", or
 // "redis://[:PASSWORD@]HOST[:PORT][/DATABASE]". `max_bytes`: of all heads and
 // bodies, for the first two (Redis has its own limit, and says when it is
-// reached). INVALID_ARGUMENT if `spec` is none of these; UNAVAILABLE if the
-// store cannot be reached or written to.
-absl::StatusOr<std::unique_ptr<BlobStore>> OpenBlobStore(std::string_view spec,
-                                                         int64_t max_bytes);
+// reached). `on_damage` (may be empty) is told in a sentence when num_damaged()
+// has risen, on the thread that opens or sweeps. INVALID_ARGUMENT if `spec` is
+// none of these; UNAVAILABLE if the store cannot be reached or written to.
+absl::StatusOr<std::unique_ptr<BlobStore>> OpenBlobStore(
+    std::string_view spec, int64_t max_bytes,
+    std::function<void(const std::string&)> on_damage = nullptr);
 
 }  // namespace flash
 

@@ -63,9 +63,9 @@ CheckpointKeeper::~CheckpointKeeper() {
   thread_.join();
 }
 
-void CheckpointKeeper::Put(const Request& request, const PrefixKey& key,
-                           int64_t /*position*/,
-                           std::shared_ptr<const std::string> state) {
+std::shared_ptr<const std::string> CheckpointKeeper::Put(
+    const Request& request, const PrefixKey& key, int64_t /*position*/,
+    std::shared_ptr<const std::string> state) {
   Work work{.name = NameOf(request.owner, request.id),
             .checkpoint = Checkpoint{key, std::move(state)}};
   MutexLock lock(&mutex_);
@@ -81,6 +81,7 @@ void CheckpointKeeper::Put(const Request& request, const PrefixKey& key,
   } else {
     ++num_put->second;
   }
+  return work.checkpoint ? std::move(work.checkpoint->state) : nullptr;
 }
 
 void CheckpointKeeper::Drop(const Request& request) {
@@ -119,7 +120,6 @@ std::optional<CheckpointKeeper::Work> CheckpointKeeper::Next() {
   Work work = std::move(waiting->second);
   order_.pop_front();
   waiting_.erase(waiting);
-  stats_.waiting_bytes -= work.bytes();
   return work;
 }
 
@@ -152,6 +152,7 @@ void CheckpointKeeper::Count(const Work& work, const absl::Status& status) {
   bool tell = false;
   {
     MutexLock lock(&mutex_);
+    stats_.waiting_bytes -= work.bytes();
     if (!status.ok()) {
       ++stats_.failed;
     } else {

@@ -46,7 +46,8 @@ class CheckpointKeeper final : public Checkpoints {
   struct Options {
     // After its last checkpoint nobody comes back to a request.
     absl::Duration time_to_live = absl::Minutes(10);
-    // States that wait to be written; one alone may wait whatever its size.
+    // States that are not written yet, with the one that is being written; one
+    // alone may wait whatever its size.
     int64_t max_waiting_bytes = int64_t{256} << 20;
     // Requests of which something waits to be written or deleted.
     size_t max_waiting = 4096;
@@ -69,7 +70,7 @@ class CheckpointKeeper final : public Checkpoints {
     int64_t recall_misses = 0;  // also those of another text
     int64_t recall_failures = 0;
     int64_t waiting = 0;
-    int64_t waiting_bytes = 0;
+    int64_t waiting_bytes = 0;  // with what is being written
   };
 
   // `store` is borrowed.
@@ -78,8 +79,9 @@ class CheckpointKeeper final : public Checkpoints {
   CheckpointKeeper(const CheckpointKeeper&) = delete;
   CheckpointKeeper& operator=(const CheckpointKeeper&) = delete;
 
-  void Put(const Request& request, const PrefixKey& key, int64_t position,
-           std::shared_ptr<const std::string> state) override;
+  std::shared_ptr<const std::string> Put(
+      const Request& request, const PrefixKey& key, int64_t position,
+      std::shared_ptr<const std::string> state) override;
   void Drop(const Request& request) override;
 
   struct Recalled {

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,13 +25,9 @@ FileDescriptor OpenDirectory(int parent, const std::string& name,
       parent, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | more_flags));
 }
 
-bool IsAlive(const HeadState& state) {
-  return state.is_blob() && state.head.expires > absl::Now();
-}
-
 // The version that callers know: 0 if there is nothing for them.
 int64_t Version(const HeadState& state) {
-  return IsAlive(state) ? state.version : 0;
+  return state.is_alive() ? state.version : 0;
 }
 
 // Greater than all that the blob had, also before it was deleted: nobody
@@ -48,7 +43,7 @@ absl::Status Damaged(const std::string& name) {
 absl::Status CheckExpected(const std::string& name, const HeadState& state,
                            std::optional<int64_t> expected) {
   if (!expected) return absl::OkStatus();
-  if (state.version == HeadState::kDamaged) return Damaged(name);
+  if (state.is_damaged()) return Damaged(name);
   if (*expected == Version(state)) return absl::OkStatus();
   return OtherVersion(name, *expected, Version(state));
 }
@@ -56,7 +51,8 @@ absl::Status CheckExpected(const std::string& name, const HeadState& state,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DirectoryStore>> DirectoryStore::Open(
-    const std::string& path, int64_t max_bytes) {
+    const std::string& path, int64_t max_bytes,
+    std::function<void(const std::string&)> on_damage) {
   const std::string description = "dir:" + path;
   if (mkdir(path.c_str(), kMode) != 0 && errno != EEXIST) {
     return FileError(description, errno);
@@ -66,8 +62,9 @@ absl::StatusOr<std::unique_ptr<DirectoryStore>> DirectoryStore::Open(
   absl::StatusOr<std::unique_ptr<DirectoryLock>> lock =
       DirectoryLock::Open(root.get(), description);
   if (!lock.ok()) return lock.status();
-  std::unique_ptr<DirectoryStore> store(new DirectoryStore(
-      description, max_bytes, std::move(root), *std::move(lock)));
+  std::unique_ptr<DirectoryStore> store(
+      new DirectoryStore(description, max_bytes, std::move(on_damage),
+                         std::move(root), *std::move(lock)));
   if (absl::Status status = store->Sweep(); !status.ok()) return status;
   if (absl::Status status = store->Count(); !status.ok()) return status;
   return store;
@@ -165,7 +162,7 @@ absl::Status DirectoryStore::Delete(std::string_view name,
     const absl::StatusOr<HeadState> before =
         place->folder.ReadHead(place->blob);
     if (!before.ok()) return before.status();
-    if (before->version != HeadState::kDamaged && !IsAlive(*before)) {
+    if (!before->is_damaged() && !before->is_alive()) {
       return NoSuchBlob(name);
     }
     status = CheckExpected(std::string(name), *before, expected);
@@ -201,21 +198,12 @@ absl::StatusOr<BlobStore::Page> DirectoryStore::List(std::string_view folder,
       break;
     }
     absl::StatusOr<HeadState> state = opened->ReadHead(*blob);
-    if (!state.ok()) return state.status();
-    if (!IsAlive(*state)) continue;
+    if (!state.ok() || !state->is_alive()) continue;
     page.entries.push_back({prefix + *blob,
                             {std::move(state->head.head), state->version,
                              state->head.body_bytes}});
   }
   return page;
-}
-
-absl::Status DirectoryStore::Sweep() {
-  const absl::StatusOr<std::vector<std::string>> folders = FolderNames();
-  if (!folders.ok()) return folders.status();
-  absl::Status status;
-  for (const std::string& folder : *folders) status.Update(SweepFolder(folder));
-  return status;
 }
 
 absl::StatusOr<DirectoryStore::Place> DirectoryStore::Find(
@@ -270,8 +258,8 @@ absl::StatusOr<HeadState> DirectoryStore::ReadBlob(const Place& place) {
   absl::StatusOr<HeadState> state = place.folder.ReadHead(place.blob);
   if (!state.ok()) return state.status();
   const std::string name = place.folder.Name(place.blob);
-  if (state->version == HeadState::kDamaged) return Damaged(name);
-  if (!IsAlive(*state)) return NoSuchBlob(name);
+  if (state->is_damaged()) return Damaged(name);
+  if (!state->is_alive()) return NoSuchBlob(name);
   return state;
 }
 
@@ -336,68 +324,6 @@ absl::Status DirectoryStore::CheckRoom(int64_t added_bytes) const {
     return absl::OkStatus();
   }
   return StoreIsFull(description_, max_bytes_, bytes, added_bytes);
-}
-
-absl::Status DirectoryStore::SweepFolder(const std::string& folder) {
-  absl::StatusOr<BlobFolder> opened = OpenFolder(folder);
-  if (!opened.ok()) return opened.status();
-  const absl::StatusOr<BlobFolder::Files> files = opened->List();
-  if (!files.ok()) return files.status();
-  Place place{*std::move(opened), ""};
-  for (const std::string& file : files->new_files) {
-    place.folder.DeleteLeftover(file);
-  }
-  absl::Status status;
-  std::map<std::string, uint64_t> body_ids;  // as the heads say
-  for (const std::string& blob : files->blobs) {
-    place.blob = blob;
-    const absl::StatusOr<HeadState> state = place.folder.ReadHead(blob);
-    status.Update(state.status());
-    if (!state.ok() || !state->is_blob()) continue;
-    body_ids[blob] = state->head.body_id;
-    if (IsAlive(*state)) continue;
-    const absl::Status removed = Remove(place, *state);
-    if (!absl::IsAborted(removed)) status.Update(removed);  // it lives again
-  }
-  for (const BlobFolder::Files::Body& body : files->bodies) {
-    const auto head = body_ids.find(body.blob);
-    if (head != body_ids.end() && head->second == body.id) continue;
-    place.blob = body.blob;
-    status.Update(RemoveOrphan(place, body.id));
-  }
-  return status;
-}
-
-absl::Status DirectoryStore::RemoveOrphan(const Place& place,
-                                          uint64_t body_id) {
-  const absl::StatusOr<DirectoryLock::Held> held = lock_->Lock();
-  if (!held.ok()) return held.status();
-  const absl::StatusOr<HeadState> state = place.folder.ReadHead(place.blob);
-  if (!state.ok()) return state.status();
-  // Whoever looks into a damaged head may want the body.
-  const bool is_orphan = state->version == 0 ||
-                         (state->is_blob() && state->head.body_id != body_id);
-  if (!is_orphan) return absl::OkStatus();
-  const int64_t bytes = place.folder.DeleteBody(place.blob, body_id);
-  lock_->set_num_bytes(lock_->num_bytes() - bytes);
-  return absl::OkStatus();
-}
-
-absl::Status DirectoryStore::Count() {
-  const absl::StatusOr<DirectoryLock::Held> held = lock_->Lock();
-  if (!held.ok()) return held.status();
-  const absl::StatusOr<std::vector<std::string>> folders = FolderNames();
-  if (!folders.ok()) return folders.status();
-  int64_t bytes = 0;
-  for (const std::string& folder : *folders) {
-    const absl::StatusOr<BlobFolder> opened = OpenFolder(folder);
-    if (!opened.ok()) return opened.status();
-    const absl::StatusOr<int64_t> counted = opened->CountBytes();
-    if (!counted.ok()) return counted.status();
-    bytes += *counted;
-  }
-  lock_->set_num_bytes(bytes);
-  return absl::OkStatus();
 }
 
 }  // namespace flash

@@ -30,9 +30,11 @@ class DirectoryStore final : public BlobStore {
  public:
   // Makes the directory if it is not there, but not the one it is in. Deletes
   // what writers that died have left. UNAVAILABLE if it cannot be written to.
-  // `max_bytes`: of all files of blobs, whoever wrote them.
+  // `max_bytes`: of all files of blobs, whoever wrote them. `on_damage`: as for
+  // OpenBlobStore().
   static absl::StatusOr<std::unique_ptr<DirectoryStore>> Open(
-      const std::string& path, int64_t max_bytes);
+      const std::string& path, int64_t max_bytes,
+      std::function<void(const std::string&)> on_damage = nullptr);
 
   std::string Describe() const override { return description_; }
   absl::StatusOr<Found> Get(std::string_view name) override;
@@ -47,8 +49,11 @@ class DirectoryStore final : public BlobStore {
                       std::optional<int64_t> expected) override;
   absl::StatusOr<Page> List(std::string_view folder, std::string_view from,
                             int limit) override;
-  // Also what Open() deletes.
+  // Also what Open() deletes, and damaged heads that nobody has written for a
+  // month, with their bodies: somebody may want to look into them before. What
+  // cannot be read at all stays. Neither is an error.
   absl::Status Sweep() override;
+  int64_t num_damaged() const override { return num_damaged_.load(); }
 
  private:
   // A blob's folder, and its name there.
@@ -58,10 +63,18 @@ class DirectoryStore final : public BlobStore {
   };
   enum class IfMissing { kFail, kMake };
 
+  // What a sweep could not read.
+  struct Damage {
+    int64_t count = 0;
+    std::string first;  // its name, and what is wrong with it
+  };
+
   DirectoryStore(std::string description, int64_t max_bytes,
+                 std::function<void(const std::string&)> on_damage,
                  FileDescriptor root, std::unique_ptr<DirectoryLock> lock)
       : description_(std::move(description)),
         max_bytes_(max_bytes),
+        on_damage_(std::move(on_damage)),
         root_(std::move(root)),
         lock_(std::move(lock)) {}
 
@@ -83,7 +96,9 @@ class DirectoryStore final : public BlobStore {
   absl::Status CheckUnchanged(const Place& place, const HeadState& before);
   absl::Status CheckRoom(int64_t added_bytes) const;
 
-  absl::Status SweepFolder(const std::string& folder);
+  absl::Status SweepFolder(const std::string& folder, Damage& damage);
+  // Deletes a damaged head that is older than anybody will look into.
+  absl::Status RemoveDamaged(const Place& place);
   // Deletes a body that is no blob's.
   absl::Status RemoveOrphan(const Place& place, uint64_t body_id);
   // Counts all bytes anew.
@@ -91,8 +106,10 @@ class DirectoryStore final : public BlobStore {
 
   const std::string description_;
   const int64_t max_bytes_;
+  const std::function<void(const std::string&)> on_damage_;
   const FileDescriptor root_;
   const std::unique_ptr<DirectoryLock> lock_;
+  std::atomic<int64_t> num_damaged_{0};
 };
 
 }  // namespace flash

@@ -70,20 +70,23 @@ bool PrefixCache::Wants(std::span<const PrefixKey> keys, size_t num_chunks) {
   return false;
 }
 
-void PrefixCache::Put(std::span<const PrefixKey> keys, size_t num_chunks,
-                      std::shared_ptr<const std::string> state) {
+std::vector<std::shared_ptr<const std::string>> PrefixCache::Put(
+    std::span<const PrefixKey> keys, size_t num_chunks,
+    std::shared_ptr<const std::string> state) {
   const std::span<const PrefixKey> before = keys.first(num_chunks);
   const int64_t bytes = SizeOf(*state);
-  // Memory is given back, and wiped, without the mutex.
   std::vector<std::shared_ptr<const std::string>> evicted;
   MutexLock lock(&mutex_);
   if (bytes > options_.max_bytes) {
     ++stats_.too_large;
-    return;
+    return evicted;
   }
   const auto [place, is_new] = entries_.try_emplace(before.back());
   Entry& entry = place->second;
-  if (!is_new) return Use(entry, before);
+  if (!is_new) {
+    Use(entry, before);
+    return evicted;
+  }
   while (stats_.bytes + bytes > options_.max_bytes) evicted.push_back(Evict());
   entry.key = before.back();
   entry.state = std::move(state);
@@ -92,6 +95,7 @@ void PrefixCache::Put(std::span<const PrefixKey> keys, size_t num_chunks,
   stats_.bytes += bytes;
   last_bytes_ = bytes;
   ++stats_.puts;
+  return evicted;
 }
 
 PrefixCache::Stats PrefixCache::stats() const {

@@ -96,8 +96,9 @@ class PrefixCache final : public PrefixStates {
   std::optional<Found> Find(std::span<const PrefixKey> keys) override;
   bool Wants(std::span<const PrefixKey> keys, size_t num_chunks) override;
   // A state that is here already is only used again.
-  void Put(std::span<const PrefixKey> keys, size_t num_chunks,
-           std::shared_ptr<const std::string> state) override;
+  std::vector<std::shared_ptr<const std::string>> Put(
+      std::span<const PrefixKey> keys, size_t num_chunks,
+      std::shared_ptr<const std::string> state) override;
 
   Stats stats() const;
 

@@ -22,6 +22,7 @@
 #include "server/sessions/session_claims.h"
 #include "server/sessions/session_counts.h"
 #include "server/sessions/session_head.h"
+#include "server/sessions/session_limits.h"
 #include "server/sessions/session_table.h"
 #include "server/sessions/snapshot_codec.h"
 
@@ -63,7 +64,7 @@ class Sessions {
  public:
   struct Options {
     absl::Duration time_to_live = absl::Hours(24);  // since the last use
-    absl::Duration max_time_to_live = absl::Hours(24 * 30);
+    absl::Duration max_time_to_live = absl::Seconds(kMaxTimeToLiveSeconds);
     // How long a claim outlives a server that has died. Renewed in time by the
     // servers that have not. Positive.
     absl::Duration lease = absl::Seconds(15);
@@ -72,7 +73,7 @@ class Sessions {
     absl::Duration keep_earlier = absl::Minutes(2);
     int64_t cache_bytes = int64_t{256} << 20;
     int64_t max_sessions_per_owner = 100'000;
-    int32_t max_forks = 1024;
+    int32_t max_forks = kMaxForks;
     std::string server_id;  // in messages: who holds a session
     std::function<absl::Time()> now = absl::Now;
   };

@@ -16,8 +16,9 @@
 #include "flash/v1/snapshot.pb.h"
 #include "kernels/check.h"
 #include "server/model/digest.h"
+#include "server/model/sampling.h"
 #include "server/model/state_bytes.h"
-#include "server/tokenizer/detokenizer.h"
+#include "server/scheduler/snapshot_check.h"
 
 namespace flash {
 namespace {
@@ -27,9 +28,10 @@ static_assert(std::endian::native == std::endian::little);
 constexpr std::string_view kMagic = "FLASHSNP";
 constexpr size_t kPreambleBytes = kMagic.size() + 2 * sizeof(uint32_t);
 constexpr size_t kLeastBytes = kPreambleBytes + kDigestBytes;
-// Before a header's numbers are checked a parser must have read them all.
-constexpr size_t kMaxHeaderBytes = size_t{8} << 20;
-constexpr uint32_t kMaxId = std::numeric_limits<int32_t>::max();
+constexpr size_t kMaxHeaderBytes = SnapshotCodec::kMaxHeaderBytes;
+// Ids take five bytes at most, and are there once or twice.
+static_assert(2 * 5 * kMaxPenaltyWindow + kMaxHeldBytes + (64 << 10) <
+              kMaxHeaderBytes);
 
 // Speed before size: states hardly become smaller at the levels that take
 // their time.
@@ -181,52 +183,6 @@ absl::Status CheckFingerprint(const v1::SnapshotHeader& header,
                    absl::StrJoin(differences, "; its ")));
 }
 
-absl::Status CheckTokens(const v1::SnapshotHeader& header) {
-  const uint64_t pending = header.pending_size();
-  const uint64_t recent = header.recent_size();
-  if (header.position() > std::numeric_limits<int64_t>::max() / 2) {
-    return Damaged(absl::StrCat("its position is ", header.position()));
-  }
-  if (pending > SnapshotCodec::kMaxPending) {
-    return Damaged(absl::StrCat("it has ", pending,
-                                " pending tokens; the most is ",
-                                SnapshotCodec::kMaxPending));
-  }
-  if (recent > kMaxPenaltyWindow || recent > header.position() + pending) {
-    return Damaged(absl::StrCat("it has ", recent, " recent tokens of ",
-                                header.position() + pending, "; the most is ",
-                                kMaxPenaltyWindow));
-  }
-  for (const uint32_t id : header.pending()) {
-    if (id > kMaxId) return Damaged(absl::StrCat("token id ", id));
-  }
-  // The pending tokens are the text's last ones.
-  for (uint64_t i = 1; i <= std::min(pending, recent); ++i) {
-    if (header.pending(pending - i) != header.recent(recent - i) / 2) {
-      return Damaged("its pending and its recent tokens differ");
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckText(const v1::SnapshotHeader& header) {
-  Utf8Assembler assembler;
-  std::string text;
-  assembler.Push(header.incomplete(), text);
-  if (!text.empty() || assembler.pending() != header.incomplete()) {
-    return Damaged("its incomplete character is none");
-  }
-  if (header.held().size() > SnapshotCodec::kMaxHeldBytes) {
-    return Damaged(absl::StrCat("it holds ", header.held().size(),
-                                " bytes of text back; the most is ",
-                                SnapshotCodec::kMaxHeldBytes));
-  }
-  if (!IsValidUtf8(header.held())) {
-    return Damaged("the text that it holds back is not valid UTF-8");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckState(const v1::SnapshotHeader& header, int64_t most) {
   if ((header.position() == 0) != (header.state_bytes() == 0)) {
     return Damaged(absl::StrCat("at position ", header.position(),
@@ -324,13 +280,17 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> SnapshotCodec::Decode(
   Parts parts;
   absl::Status status = Read(bytes, parts);
   if (status.ok()) status = CheckFingerprint(parts.header, fingerprint_);
-  if (status.ok()) status = CheckTokens(parts.header);
-  if (status.ok()) status = CheckText(parts.header);
-  if (status.ok()) status = CheckState(parts.header, max_state_bytes_);
+  if (status.ok()) status = CheckState(parts.header, limits_.max_state_bytes);
   if (!status.ok()) return status;
   auto state = ReadState(parts);
   if (!state.ok()) return state.status();
-  return SnapshotOf(std::move(parts.header), *std::move(state));
+  auto snapshot = SnapshotOf(std::move(parts.header), *std::move(state));
+  status = CheckSnapshot(*snapshot, limits_.num_ids);
+  if (status.ok() && snapshot->state != nullptr && limits_.check_state) {
+    status = limits_.check_state(*snapshot->state, snapshot->position);
+  }
+  if (!status.ok()) return Damaged(std::string(status.message()));
+  return snapshot;
 }
 
 }  // namespace flash

@@ -14,6 +14,7 @@
 #define SERVER_SESSIONS_SNAPSHOT_CODEC_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -35,41 +36,47 @@ struct Fingerprint {
 
 enum class SnapshotCompression { kNone, kZstd };
 
+// What a snapshot may be in the model that it is decoded for.
+struct SnapshotLimits {
+  // The most that Decode() takes memory for, whatever the bytes say.
+  int64_t max_state_bytes = int64_t{4} << 30;
+  int64_t num_ids = int64_t{1} << 31;  // every id is below it
+  // Whether these bytes are a state after so many tokens, as
+  // LanguageModel::CheckState() says. Empty: all are.
+  std::function<absl::Status(std::string_view state, int64_t position)>
+      check_state = nullptr;
+};
+
 // Thread safety: const functions from any thread.
 class SnapshotCodec {
  public:
   static constexpr uint32_t kFormatVersion = 1;
-  static constexpr int64_t kMaxStateBytes = int64_t{4} << 30;
-  // Far above what a scheduler leaves pending or holds back.
-  static constexpr size_t kMaxPending = size_t{1} << 20;
-  static constexpr size_t kMaxHeldBytes = size_t{64} << 10;
+  // Of the header: of every snapshot that CheckSnapshot() passes it has less.
+  static constexpr size_t kMaxHeaderBytes = size_t{1} << 20;
 
-  // `max_state_bytes`: the most that Decode() takes memory for, whatever the
-  // bytes say.
   SnapshotCodec(Fingerprint fingerprint, SnapshotCompression compression,
-                int64_t max_state_bytes = kMaxStateBytes)
+                SnapshotLimits limits = {})
       : fingerprint_(std::move(fingerprint)),
         compression_(compression),
-        max_state_bytes_(max_state_bytes) {}
+        limits_(std::move(limits)) {}
 
-  // REQUIRES: the snapshot is one that Decode() would return, but for the
-  // state's size.
+  // REQUIRES: CheckSnapshot() passes the snapshot.
   std::string Encode(const Snapshot& snapshot) const;
 
   // Takes time in proportion to the bytes; copies the state once.
   //   DATA_LOSS: damaged or truncated, or no snapshot at all; says which.
   //   FAILED_PRECONDITION: made by another format, model, tokenizer, layout or
   //     numerics; says what differs, with both values.
-  // A snapshot that is returned is whole: its counts agree with each other, its
-  // sizes are within their bounds. (The state's own form is LanguageModel's to
-  // check.) Takes no more memory than the bytes' header can justify.
+  // A snapshot that is returned is whole: CheckSnapshot() and the limits' own
+  // check have passed it, so nobody who goes on with it refuses it later. Takes
+  // no more memory than the bytes' header can justify.
   absl::StatusOr<std::shared_ptr<const Snapshot>> Decode(
       std::string_view bytes) const;
 
  private:
   const Fingerprint fingerprint_;
   const SnapshotCompression compression_;
-  const int64_t max_state_bytes_;
+  const SnapshotLimits limits_;
 };
 
 }  // namespace flash

@@ -29,6 +29,10 @@ TEST(ErrorsTest, AlwaysGivesAReason) {
       "DEVICE_FAILED");
   EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::InternalError("x"))).reason,
             "INTERNAL");
+  EXPECT_EQ(
+      DetailsOf(ToGrpcStatus(absl::InternalError("the device has failed: x")))
+          .reason,
+      "DEVICE_FAILED");
   EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::CancelledError("x"))).reason,
             "CANCELLED");
   EXPECT_EQ(DetailsOf(ToGrpcStatus(absl::ResourceExhaustedError("x"))).reason,

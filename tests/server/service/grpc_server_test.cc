@@ -92,7 +92,7 @@ TEST_F(GrpcServerTest, IsNotServingAfterTheDeviceFailed) {
   model_->fail_at_step = 0;
   const grpc::Status status = Stream(TextRequest("x", 5)).status;
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INTERNAL);
-  EXPECT_EQ(DetailsOf(status).reason, "INTERNAL");
+  EXPECT_EQ(DetailsOf(status).reason, "DEVICE_FAILED");
   EXPECT_TRUE(EventuallyHealth(2));
   const grpc::Status later = Stream(TextRequest("x", 5)).status;
   EXPECT_EQ(later.error_code(), grpc::StatusCode::UNAVAILABLE);

@@ -195,7 +195,8 @@ class ServiceTest : public testing::Test {
                               .tokenizer = "bytes",
                               .state_format = "fake",
                               .numerics = "exact"},
-                             SnapshotCompression::kNone};
+                             SnapshotCompression::kNone,
+                             {.num_ids = 260}};
   std::unique_ptr<PrefixCache> prefix_cache_;
   std::unique_ptr<CheckpointKeeper> checkpoints_;
   std::unique_ptr<Sessions> sessions_;

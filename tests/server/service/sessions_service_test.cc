@@ -7,137 +7,16 @@
 #include <thread>
 
 #include "gmock/gmock.h"
-#include "tests/server/service/held_store.h"
-#include "tests/server/service/service_fixture.h"
-#include "tests/server/service/wire_details.h"
+#include "tests/server/service/sessions_fixture.h"
 
 namespace flash {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::SizeIs;
-
-v1::GenerateRequest GoOn(const std::string& session, uint64_t max_tokens) {
-  v1::GenerateRequest request;
-  request.mutable_session()->set_id(session);
-  request.mutable_stopping()->set_max_tokens(max_tokens);
-  return request;
-}
-
-v1::GenerateRequest Saved(v1::GenerateRequest request) {
-  request.set_save_session(true);
-  return request;
-}
-
-std::vector<uint32_t> Joined(std::vector<uint32_t> a,
-                             const std::vector<uint32_t>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-class SessionsServiceTest : public ServiceTest {
- protected:
-  SessionsServiceTest() {
-    auto store = std::make_unique<HeldStore>();
-    store_ = store.get();
-    setup_.store = std::move(store);
-    // Everything comes from the store, so that what a test does to it shows.
-    setup_.sessions.cache_bytes = 0;
-  }
-  ~SessionsServiceTest() override {
-    held_.store(false);
-    store_->Release();
-  }
-
-  // Steps wait while held_.
-  void MakeSteps() {
-    setup_.before_step = [this] {
-      in_step_.store(true);
-      while (held_.load()) std::this_thread::sleep_for(milliseconds(1));
-    };
-  }
-
-  // The calls of a caller, who is `owner` if there are several.
-  template <typename Request, typename Result>
-  grpc::Status Ask(grpc::Status (v1::Sessions::Stub::*method)(
-                       grpc::ClientContext*, const Request&, Result*),
-                   const Request& request, Result* result,
-                   const std::string& owner = "") {
-    grpc::ClientContext context;
-    if (!owner.empty()) context.AddMetadata("x-tenant", owner);
-    return (kept_.get()->*method)(&context, request, result);
-  }
-  grpc::Status Get(const std::string& id, v1::Session* session,
-                   const std::string& owner = "") {
-    v1::GetSessionRequest request;
-    request.set_id(id);
-    return Ask(&v1::Sessions::Stub::Get, request, session, owner);
-  }
-  grpc::Status Delete(const std::string& id, const std::string& owner = "") {
-    v1::DeleteSessionRequest request;
-    request.set_id(id);
-    v1::DeleteSessionResult result;
-    return Ask(&v1::Sessions::Stub::Delete, request, &result, owner);
-  }
-  grpc::Status Fork(const std::string& id, uint32_t count,
-                    v1::ForkSessionResult* result,
-                    const std::string& owner = "") {
-    v1::ForkSessionRequest request;
-    request.set_id(id);
-    request.set_count(count);
-    return Ask(&v1::Sessions::Stub::Fork, request, result, owner);
-  }
-
-  // The session's bytes; `chunks`: how long each was.
-  grpc::Status Export(const std::string& id, std::string* bytes,
-                      std::vector<size_t>* chunks = nullptr,
-                      const std::string& owner = "") {
-    v1::ExportSessionRequest request;
-    request.set_id(id);
-    grpc::ClientContext context;
-    if (!owner.empty()) context.AddMetadata("x-tenant", owner);
-    const auto reader = kept_->Export(&context, request);
-    v1::SnapshotChunk chunk;
-    while (reader->Read(&chunk)) {
-      if (chunks != nullptr) chunks->push_back(chunk.data().size());
-      *bytes += chunk.data();
-    }
-    return reader->Finish();
-  }
-  grpc::Status Import(const std::string& bytes, v1::Session* session,
-                      size_t chunk_bytes = 1000) {
-    grpc::ClientContext context;
-    const auto writer = kept_->Import(&context, session);
-    for (size_t begin = 0; begin < bytes.size(); begin += chunk_bytes) {
-      v1::SnapshotChunk chunk;
-      chunk.set_data(bytes.substr(begin, chunk_bytes));
-      if (!writer->Write(chunk)) break;
-    }
-    writer->WritesDone();
-    return writer->Finish();
-  }
-
-  bool EventuallyFree(const std::string& id) {
-    return Eventually([&](const EngineStats&) {
-      v1::Session session;
-      return Get(id, &session).ok() && !session.in_use();
-    });
-  }
-
-  HeldStore* store_ = nullptr;
-  std::atomic<bool> held_{false};
-  std::atomic<bool> in_step_{false};
-};
-
-void ExpectError(const grpc::Status& status, grpc::StatusCode code,
-                 const std::string& reason) {
-  EXPECT_EQ(status.error_code(), code) << status.error_message();
-  EXPECT_EQ(DetailsOf(status).reason, reason) << status.error_message();
-}
 
 TEST_F(SessionsServiceTest, GoesOnAsIfTheTextHadBeenWrittenInOneGo) {
   Start();
@@ -245,6 +124,23 @@ TEST_F(SessionsServiceTest, ForksGoOnEachWithItsSeed) {
   EXPECT_NE(ids[1], ids[2]);
 }
 
+TEST_F(SessionsServiceTest, MakesManyForksForOneCallAtATime) {
+  Start();
+  const std::string id = Stream(Saved(TextRequest("x", 1))).SessionId();
+  store_->Hold();
+  v1::ForkSessionResult many;
+  std::thread client([&] { EXPECT_TRUE(Fork(id, 1024, &many).ok()); });
+  EXPECT_TRUE(Eventually(
+      [this](const EngineStats&) { return store_->num_waiting() > 0; }));
+  v1::ForkSessionResult more;
+  ExpectError(Fork(id, 1024, &more), grpc::StatusCode::RESOURCE_EXHAUSTED,
+              "QUEUE_FULL");
+  store_->Release();
+  client.join();
+  EXPECT_EQ(many.sessions_size(), 1024);
+  EXPECT_TRUE(Fork(id, 1024, &more).ok());
+}
+
 TEST_F(SessionsServiceTest, RefusesToGoOnWithATextThatHasEnded) {
   Start();
   auto request = Saved(TextRequest("prompt", 100));
@@ -296,92 +192,6 @@ TEST_F(SessionsServiceTest, SavesARequestThatHasFinishedAndNoOther) {
   save.set_request_id("never");
   ExpectError(Ask(&v1::Sessions::Stub::Save, save, &session),
               grpc::StatusCode::NOT_FOUND, "REQUEST_NOT_FOUND");
-}
-
-TEST_F(SessionsServiceTest, ExportsAndImports) {
-  Start();
-  const auto begin = Stream(Saved(TextRequest(std::string(200'000, 'x'), 5)));
-  std::string bytes;
-  std::vector<size_t> chunks;
-  ASSERT_TRUE(Export(begin.SessionId(), &bytes, &chunks).ok());
-  EXPECT_GT(chunks.size(), 1u);
-  for (const size_t size : chunks) EXPECT_LE(size, size_t{256} << 10);
-  v1::Session session;
-  const grpc::Status status = Import(bytes, &session, 100'000);
-  ASSERT_TRUE(status.ok()) << status.error_message();
-  EXPECT_NE(session.id(), begin.SessionId());
-  EXPECT_EQ(session.num_tokens(), 200'006u);
-  EXPECT_EQ(Stream(GoOn(session.id(), 9)).Ids(),
-            Stream(GoOn(begin.SessionId(), 9)).Ids());
-}
-
-TEST_F(SessionsServiceTest, ImportsNothingThatIsDamagedCutOffOrTooLong) {
-  setup_.server.limits.max_import_bytes = 10'000;
-  Start();
-  const auto begin = Stream(Saved(TextRequest("prompt", 5)));
-  std::string bytes;
-  ASSERT_TRUE(Export(begin.SessionId(), &bytes).ok());
-  v1::Session session;
-  std::string damaged = bytes;
-  damaged[bytes.size() / 2] ^= 1;
-  ExpectError(Import(damaged, &session), grpc::StatusCode::DATA_LOSS,
-              "SESSION_DAMAGED");
-  ExpectError(Import(bytes.substr(0, bytes.size() - 1), &session),
-              grpc::StatusCode::DATA_LOSS, "SESSION_DAMAGED");
-  ExpectError(Import("", &session), grpc::StatusCode::DATA_LOSS,
-              "SESSION_DAMAGED");
-  const grpc::Status status = Import(std::string(20'000, 'x'), &session);
-  ExpectError(status, grpc::StatusCode::INVALID_ARGUMENT, "INVALID_REQUEST");
-  EXPECT_THAT(DetailsOf(status).violations["data"], HasSubstr("10000"));
-}
-
-TEST_F(SessionsServiceTest, CancelsAClientThatSendsOrReadsNothing) {
-  setup_.server.linger = milliseconds(50);
-  Start();
-  grpc::ClientContext context;
-  v1::Session session;
-  const auto writer = kept_->Import(&context, &session);
-  v1::SnapshotChunk chunk;
-  chunk.set_data("FLASH");
-  ASSERT_TRUE(writer->Write(chunk));
-  EXPECT_EQ(writer->Finish().error_code(), grpc::StatusCode::CANCELLED);
-
-  const auto begin = Stream(Saved(TextRequest(std::string(1'000'000, 'x'), 1)));
-  v1::ExportSessionRequest request;
-  request.set_id(begin.SessionId());
-  grpc::ClientContext silent;
-  const auto reader = kept_->Export(&silent, request);
-  // Returns when the call has ended.
-  const auto deadline = Clock::now() + kPatience;
-  server_->Shutdown(deadline);
-  EXPECT_LT(Clock::now(), deadline);
-}
-
-TEST_F(SessionsServiceTest, BoundsTheTransfersAtATime) {
-  setup_.server.linger = kPatience;
-  Start();
-  constexpr int kNumWriters = 17;  // one too many
-  grpc::ClientContext contexts[kNumWriters];
-  v1::Session sessions[kNumWriters];
-  std::vector<std::unique_ptr<grpc::ClientWriter<v1::SnapshotChunk>>> writers;
-  for (int i = 0; i < kNumWriters; ++i) {
-    writers.push_back(kept_->Import(&contexts[i], &sessions[i]));
-  }
-  // Writes to whatever call has ended fail, sooner or later.
-  int refused = 0;
-  ASSERT_TRUE(Eventually([&](const EngineStats&) {
-    refused = (refused + 1) % kNumWriters;
-    return !writers[refused]->Write(v1::SnapshotChunk());
-  }));
-  ExpectError(writers[refused]->Finish(), grpc::StatusCode::RESOURCE_EXHAUSTED,
-              "QUEUE_FULL");
-  std::string bytes;
-  ExpectError(Export("any", &bytes), grpc::StatusCode::RESOURCE_EXHAUSTED,
-              "QUEUE_FULL");
-  contexts[(refused + 1) % kNumWriters].TryCancel();
-  EXPECT_TRUE(Eventually([&](const EngineStats&) {
-    return Export("any", &bytes).error_code() == grpc::StatusCode::NOT_FOUND;
-  }));
 }
 
 TEST_F(SessionsServiceTest, LetsOneRequestAtATimeWorkOnASession) {
@@ -774,6 +584,11 @@ TEST_F(SessionsServiceTest, SaysWhatIsWrongWithARequest) {
   EXPECT_THAT(DetailsOf(Ask(&v1::Sessions::Stub::List, list, &page))
                   .violations["page_size"],
               HasSubstr("1000"));
+  list.set_page_size(1000);
+  list.set_page("elsewhere/0");
+  EXPECT_THAT(
+      DetailsOf(Ask(&v1::Sessions::Stub::List, list, &page)).violations["page"],
+      HasSubstr("elsewhere"));
   v1::PinSessionRequest pin;
   pin.set_id("any");
   EXPECT_THAT(DetailsOf(Ask(&v1::Sessions::Stub::Pin, pin, &session))

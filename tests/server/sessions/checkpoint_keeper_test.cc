@@ -255,7 +255,8 @@ TEST_F(CheckpointKeeperTest, ASlowStoreGetsOnlyTheNewestOfEachRequest) {
   store_.WaitForCalls(1);
   for (int n = 2; n <= 5; ++n) Put(*keeper, request_, n);
   EXPECT_EQ(keeper->stats().waiting, 1);
-  EXPECT_EQ(keeper->stats().waiting_bytes, State("text", 5).size());
+  EXPECT_EQ(keeper->stats().waiting_bytes,
+            State("text", 1).size() + State("text", 5).size());
   store_.Open();
   Finish(*keeper, 2);
   EXPECT_THAT(BodiesInStore(), ElementsAre(State("text", 1), State("text", 5)));
@@ -277,7 +278,7 @@ TEST_F(CheckpointKeeperTest, ARequestThatIsOverIsNotWrittenAnyMore) {
 }
 
 TEST_F(CheckpointKeeperTest, DropsWhatThereIsNoRoomFor) {
-  options_.max_waiting_bytes = 2 * State("text", 1).size();
+  options_.max_waiting_bytes = 3 * State("text", 1).size();
   const auto keeper = Make();
   store_.Shut();
   Put(*keeper, RequestOf("me", "being written"), 1);

@@ -148,6 +148,50 @@ TEST_F(DirectoryStoreTest, LetsADamagedBlobBeReplacedAndDeletedOnlyOnPurpose) {
   EXPECT_EQ(Files("f").size(), 2);
 }
 
+TEST_F(DirectoryStoreTest, IsOpenedWhateverIsDamagedInItAndSaysSoOnce) {
+  for (const char* name : {"f/a", "f/b", "f/c"}) {
+    ASSERT_TRUE(Put(name, "head", "body").ok());
+  }
+  WriteFile("f/a@head", "damaged");
+  // As on a disk that has gone bad: it can neither be read nor deleted.
+  fs::remove(path_ + "/f/b@head");
+  fs::create_directory(path_ + "/f/b@head");
+  std::vector<std::string> told;
+  store_ = DirectoryStore::Open(path_, 1 << 20, [&](const std::string& what) {
+             told.push_back(what);
+           }).value();
+  EXPECT_TRUE(store_->Sweep().ok());
+  EXPECT_THAT(told, ElementsAre(HasSubstr("2 blobs of dir:" + path_)));
+  EXPECT_EQ(store_->num_damaged(), 2);
+  EXPECT_EQ(Files("f").size(), 6);  // the bodies may still be of use
+  EXPECT_EQ(store_->List("f", "", 10)->entries.size(), 1);
+  EXPECT_EQ(*store_->Get("f/c")->blob.body, "body");
+  EXPECT_EQ(CodeOfGet("f/b"), kUnavailable);
+  fs::remove(path_ + "/f/b@head");
+  EXPECT_TRUE(store_->Sweep().ok());
+  EXPECT_EQ(store_->num_damaged(), 1);
+}
+
+TEST_F(DirectoryStoreTest, SweepsDamagedHeadsOfLongAgoAndNothingThatIsWell) {
+  Open(10'000);
+  for (const char* name : {"f/a", "f/b", "f/c"}) {
+    ASSERT_TRUE(Put(name, "head", std::string(2'000, 'x')).ok());
+  }
+  WriteFile("f/a@head", "damaged");
+  WriteFile("f/b@head", "damaged");
+  for (const char* name : {"f/a@head", "f/c@head"}) {
+    fs::last_write_time(path_ + "/" + name, fs::file_time_type::clock::now() -
+                                                std::chrono::hours(24 * 32));
+  }
+  ASSERT_TRUE(store_->Sweep().ok());
+  EXPECT_THAT(Files("f", "@head"), ElementsAre("b@head", "c@head"));
+  EXPECT_EQ(Files("f").size(), 4);
+  EXPECT_EQ(store_->num_damaged(), 1);
+  EXPECT_EQ(CodeOfGet("f/c"), absl::StatusCode::kOk);
+  // What it took is free again.
+  EXPECT_TRUE(Put("f/a", "new", std::string(5'000, 'x')).ok());
+}
+
 TEST_F(DirectoryStoreTest, LeavesNoFileOfWhatIsReplacedOrDeleted) {
   ASSERT_TRUE(Put("f/a", "1", "x").ok());
   ASSERT_TRUE(Put("f/a", "2", "y").ok());

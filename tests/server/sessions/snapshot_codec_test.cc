@@ -8,8 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "flash/v1/snapshot.pb.h"
 #include "server/model/digest.h"
+#include "server/scheduler/snapshot_check.h"
 
 namespace flash {
 namespace {
@@ -259,7 +261,7 @@ TEST(SnapshotCodec, BelievesNoHeaderThatContradictsItself) {
   refused([](Header& h) { h.set_state_bytes(3); }, "1 bytes follow");
   refused([](Header& h) { h.set_frame_bytes(4); }, "zstd frame");
   refused([](Header& h) { h.set_frame_bytes(~uint64_t{0}); }, "cut off");
-  refused([](Header& h) { h.set_pending(0, 1u << 31); }, "token id 2147483648");
+  refused([](Header& h) { h.set_pending(0, 1u << 31); }, "token id");
   refused([](Header& h) { h.set_pending(0, 4); }, "differ");
   refused([](Header& h) { h.add_pending(3), h.add_recent(2 * 4); }, "differ");
   refused(
@@ -273,8 +275,7 @@ TEST(SnapshotCodec, BelievesNoHeaderThatContradictsItself) {
       "the most is 65536");
   refused(
       [](Header& h) {
-        while (h.pending_size() <= static_cast<int>(SnapshotCodec::kMaxPending))
-          h.add_pending(3);
+        while (h.pending_size() <= kMaxPenaltyWindow) h.add_pending(3);
       },
       "pending tokens");
   refused([](Header& h) { h.set_incomplete("a"); }, "incomplete");
@@ -283,11 +284,8 @@ TEST(SnapshotCodec, BelievesNoHeaderThatContradictsItself) {
   refused([](Header& h) { h.set_incomplete("\xF0\x9F\x98\x80"); },
           "incomplete");
   refused([](Header& h) { h.set_held("\xFF"); }, "not valid UTF-8");
-  refused(
-      [](Header& h) {
-        h.set_held(std::string(SnapshotCodec::kMaxHeldBytes + 1, 'h'));
-      },
-      "65537 bytes of text");
+  refused([](Header& h) { h.set_held(std::string(kMaxHeldBytes + 1, 'h')); },
+          "65537 bytes of text");
 }
 
 TEST(SnapshotCodec, RefusesAHeaderThatIsNone) {
@@ -307,12 +305,34 @@ TEST(SnapshotCodec, TakesNoMemoryThatItIsNotAllowed) {
   Snapshot snapshot = SomeSnapshot();
   snapshot.state = std::make_shared<const std::string>(1 << 20, '\0');
   const std::string bytes = SnapshotCodec(kFingerprint, kZstd).Encode(snapshot);
-  EXPECT_TRUE(SnapshotCodec(kFingerprint, kNone, 1 << 20).Decode(bytes).ok());
+  EXPECT_TRUE(SnapshotCodec(kFingerprint, kNone, {1 << 20}).Decode(bytes).ok());
   const absl::Status status =
-      SnapshotCodec(kFingerprint, kNone, (1 << 20) - 1).Decode(bytes).status();
+      SnapshotCodec(kFingerprint, kNone, {(1 << 20) - 1})
+          .Decode(bytes)
+          .status();
   EXPECT_EQ(status.code(), kDataLoss);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("1048576"), HasSubstr("1048575")));
+}
+
+TEST(SnapshotCodec, RefusesWhatTheModelCouldNotGoOnWith) {
+  const std::string bytes = EncodedBy(kFingerprint);
+  const auto decode = [&](SnapshotLimits limits) {
+    return SnapshotCodec(kFingerprint, kNone, std::move(limits))
+        .Decode(bytes)
+        .status();
+  };
+  EXPECT_TRUE(decode({}).ok());
+  const absl::Status unknown = decode({.num_ids = 2147483647});
+  EXPECT_EQ(unknown.code(), kDataLoss);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("id 2147483647"));
+  const auto check = [](std::string_view state, int64_t position) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(state.size(), " bytes at ", position));
+  };
+  const absl::Status foreign = decode({.check_state = check});
+  EXPECT_EQ(foreign.code(), kDataLoss);
+  EXPECT_THAT(std::string(foreign.message()), HasSubstr("57 bytes at 70"));
 }
 
 TEST(SnapshotCodec, RefusesAFrameOfAnotherSizeThanTheHeaderSays) {
