@@ -148,7 +148,13 @@ void CollectStats(const CheckpointKeeper::Stats& stats, Families& to) {
            {stats.recall_misses, {{"result", "miss"}}},
            {stats.recall_failures, {{"result", "failed"}}}});
   Gauge(to, "flash_checkpoints_waiting_bytes",
-        "States that wait to be written.", {{stats.waiting_bytes}});
+        "States that wait to be written, or are being written.",
+        {{stats.waiting_bytes}});
+}
+
+void CollectStats(int64_t num_damaged, Families& to) {
+  Gauge(to, "flash_session_store_damaged",
+        "What the sessions' store holds and cannot read.", {{num_damaged}});
 }
 
 class SourcesCollector final : public prometheus::Collectable {
@@ -158,14 +164,27 @@ class SourcesCollector final : public prometheus::Collectable {
 
   Families Collect() const override {
     Families families;
+    if (!sources_.memory.empty()) CollectMemory(families);
     CollectFrom(sources_.engine, families);
     CollectFrom(sources_.prefix_cache, families);
     CollectFrom(sources_.sessions, families);
+    CollectFrom(sources_.store, families);
     CollectFrom(sources_.checkpoints, families);
     return families;
   }
 
  private:
+  void CollectMemory(Families& to) const {
+    std::vector<Value> values;
+    for (const auto& [part, bytes] : sources_.memory) {
+      values.push_back({bytes, {{"part", part}}});
+    }
+    Gauge(to, "flash_memory_plan_bytes",
+          "Bytes of memory that each part may take; what would take more is "
+          "refused.",
+          values);
+  }
+
   template <typename Stats>
   static void CollectFrom(const std::function<Stats()>& source, Families& to) {
     if (source) CollectStats(source(), to);

@@ -3,9 +3,12 @@
 #ifndef SERVER_METRICS_H_
 #define SERVER_METRICS_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "server/scheduler/engine_options.h"
@@ -19,9 +22,12 @@ namespace flash {
 // Where the counts come from. Each is called on a thread of the HTTP server,
 // and may be empty: this server has no such part.
 struct MetricsSources {
+  // Bytes of memory by what they are for, which do not change.
+  std::vector<std::pair<std::string, int64_t>> memory;
   std::function<EngineStats()> engine;
   std::function<PrefixCache::Stats()> prefix_cache;
   std::function<Sessions::Stats()> sessions;
+  std::function<int64_t()> store;  // BlobStore::num_damaged()
   std::function<CheckpointKeeper::Stats()> checkpoints;
 };
 

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "kernels/cpu/cpu_backend.h"
-#include "kernels/thread_pool.h"
+#include "absl/strings/str_join.h"
 #include "server/command_line/version.h"
 #include "server/log.h"
 #include "server/machine.h"
@@ -78,15 +77,11 @@ int64_t CountParameters(const Checkpoint& checkpoint) {
   return count;
 }
 
-// What a snapshot has beside the state: its recent tokens, for the most part.
-constexpr int64_t kMostHeaderBytes = int64_t{1} << 20;
+constexpr int64_t kMiB = int64_t{1} << 20;
 
-// What LanguageModel::Save() writes beside what a slot holds: a few bytes for
-// each layer.
-constexpr int64_t kMostStateHeadBytes = int64_t{64} << 10;
-
-// Of sessions that wait for a slot or for their store, whatever the flags.
-constexpr int64_t kLeastSessionBytes = int64_t{256} << 20;
+// --max_step_rows=auto; its help says why.
+constexpr int kStepRowsOfProcessor = 320;
+constexpr int kStepRowsOfCard = 1280;
 
 // "dir" of "dir:PATH".
 std::string KindOf(const std::string& store) {
@@ -102,7 +97,8 @@ std::string ServerId() {
 
 class ServerImpl final : public Server {
  public:
-  explicit ServerImpl(const ServerConfig& config) : config_(config) {}
+  ServerImpl(const ServerConfig& config, Device device)
+      : config_(config), device_(std::move(device)) {}
 
   ~ServerImpl() override {
     if (engine_ != nullptr) engine_->Stop(Clock::now());
@@ -120,7 +116,6 @@ class ServerImpl final : public Server {
   void Drain() override;
 
  private:
-  absl::Status MakeBackend();
   absl::Status MakeModel(const ModelFiles& files);
   // The sessions' store and what stands on it, and the prefix cache.
   absl::Status OpenSessions();
@@ -130,14 +125,13 @@ class ServerImpl final : public Server {
   ServerFacts FactsOfServer() const;
   ServiceLimits Limits() const;
   MetricsSources SourcesOfMetrics() const;
-  std::string InstructionSet() const;
   std::string Numerics() const;
+  bool OnCard() const { return device_.free_card_bytes != nullptr; }
   void OnCall(const CallReport& report);
 
   const ServerConfig config_;
   int64_t num_parameters_ = 0;
-  std::unique_ptr<ThreadPool> threads_;
-  std::unique_ptr<Backend> backend_;
+  const Device device_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::unique_ptr<FlashModel> model_;
   MemoryPlan memory_;
@@ -152,19 +146,6 @@ class ServerImpl final : public Server {
   std::unique_ptr<GrpcServer> grpc_;
 };
 
-absl::Status ServerImpl::MakeBackend() {
-  if (config_.device == ServerConfig::Device::kCuda) {
-    return absl::UnavailableError(
-        "--device is \"cuda\", which this build does not have");
-  }
-  threads_ = std::make_unique<ThreadPool>(
-      config_.threads.value_or(UsableProcessors()));
-  auto backend = MakeCpuBackend(*threads_, config_.cpu_isa);
-  if (!backend.ok()) return backend.status();
-  backend_ = *std::move(backend);
-  return absl::OkStatus();
-}
-
 absl::Status ServerImpl::Load() {
   auto files = ModelFiles::Open(config_.model);
   if (!files.ok()) return files.status();
@@ -173,35 +154,38 @@ absl::Status ServerImpl::Load() {
                                  files->config.vocab_size);
   if (!tokenizer.ok()) return tokenizer.status();
   tokenizer_ = *std::move(tokenizer);
-  const absl::Status made = MakeBackend();
-  if (!made.ok()) return made;
-
   const absl::Status loaded = MakeModel(*files);
   return loaded.ok() ? OpenSessions() : loaded;
 }
 
 absl::Status ServerImpl::MakeModel(const ModelFiles& files) {
-  absl::Status planned;
   FlashModel::Options options;
   options.weights = config_.weights;
   options.cache = config_.cache;
-  options.slots = config_.slots;
-  options.usable_memory = [this, &planned] {
-    auto plan = PlanMemory(config_, UsableMemoryBytes());
-    planned = plan.status();
-    if (plan.ok()) memory_ = *plan;
-    return memory_.slots;
+  options.choose_slots =
+      [this](const StateLayout& layout) -> absl::StatusOr<int> {
+    auto plan =
+        PlanMemory(config_,
+                   {.host = UsableMemoryBytes(),
+                    .card = OnCard() ? std::optional(device_.free_card_bytes())
+                                     : std::nullopt},
+                   layout);
+    if (!plan.ok()) return plan.status();
+    memory_ = *plan;
+    return memory_.num_slots;
   };
-  options.max_rows = config_.max_step_rows;
-  options.max_logits_rows = std::min(options.max_logits_rows, options.max_rows);
-  auto model =
-      FlashModel::Create(*backend_, files.config, files.weights, options);
-  if (!planned.ok()) return planned;
+  options.max_rows = config_.max_step_rows.value_or(
+      OnCard() ? kStepRowsOfCard : kStepRowsOfProcessor);
+  options.max_logits_rows =
+      OnCard() ? options.max_rows
+               : std::min(options.max_logits_rows, options.max_rows);
+  auto model = FlashModel::Create(*device_.backend, files.config, files.weights,
+                                  options);
   if (!model.ok()) return model.status();
   model_ = *std::move(model);
   auto tokenizer = TokenizerDigest(files.config.tokenizer, config_.model);
   if (!tokenizer.ok()) return tokenizer.status();
-  fingerprint_ = {.model = ModelDigest(files, *threads_),
+  fingerprint_ = {.model = ModelDigest(files, *device_.threads),
                   .tokenizer = *std::move(tokenizer),
                   .state_format = model_->state_format(),
                   .numerics = Numerics()};
@@ -219,12 +203,18 @@ absl::Status ServerImpl::OpenSessions() {
         .sharing = config_.prefix_cache_sharing});
   }
   if (config_.session_store.empty()) return absl::OkStatus();
-  auto store = OpenBlobStore(config_.session_store, memory_.session_store);
+  auto store = OpenBlobStore(config_.session_store, memory_.max_store_bytes,
+                             [](const std::string& what) { Log(what); });
   if (!store.ok()) return store.status();
   store_ = *std::move(store);
   codec_ = std::make_unique<SnapshotCodec>(
       fingerprint_, config_.session_compression,
-      model_->slot_bytes() + kMostStateHeadBytes);
+      SnapshotLimits{
+          .max_state_bytes = model_->slot_bytes() + kMostStateHeadBytes,
+          .num_ids = model_->vocab_size(),
+          .check_state = [this](std::string_view state, int64_t position) {
+            return model_->CheckState(state, position);
+          }});
   sessions_ = std::make_unique<Sessions>(
       Sessions::Options{.time_to_live = absl::FromChrono(config_.session_ttl),
                         .cache_bytes = memory_.session_cache,
@@ -232,7 +222,8 @@ absl::Status ServerImpl::OpenSessions() {
       store_.get(), codec_.get());
   if (config_.checkpoint_every_tokens > 0) {
     checkpoints_ = std::make_unique<CheckpointKeeper>(
-        CheckpointKeeper::Options{.on_failure =
+        CheckpointKeeper::Options{.max_waiting_bytes = memory_.checkpoints,
+                                  .on_failure =
                                       [](const absl::Status& status) {
                                         Log(absl::StrCat(
                                             "no checkpoints are kept: ",
@@ -256,16 +247,17 @@ absl::Status ServerImpl::StartEngine(
   options.max_prompt_logprobs = Limits().max_prompt_candidates;
   options.target_step_time = config_.target_step_time;
   options.slow_reader_timeout = config_.slow_reader_timeout;
-  options.num_samplers = threads_->num_threads();
+  options.num_samplers = device_.threads->num_threads();
   options.prefix_states = prefix_cache_.get();
   options.checkpoints = checkpoints_.get();
   options.checkpoint_every_tokens = config_.checkpoint_every_tokens;
   options.on_device_failure = std::move(on_device_failure);
-  auto engine = Engine::Create(
-      std::move(options), model_.get(), tokenizer_.get(),
-      [this](int n, const std::function<void(int)>& body) {
-        threads_->ParallelFor(n, [&body](int index, int) { body(index); });
-      });
+  auto engine =
+      Engine::Create(std::move(options), model_.get(), tokenizer_.get(),
+                     [this](int n, const std::function<void(int)>& body) {
+                       device_.threads->ParallelFor(
+                           n, [&body](int index, int) { body(index); });
+                     });
   if (!engine.ok()) return engine.status();
   engine_ = *std::move(engine);
   return absl::OkStatus();
@@ -290,9 +282,9 @@ absl::Status ServerImpl::Serve(
   options.max_streams_per_connection = config_.max_streams_per_connection;
   options.stale_after = config_.stale_after;
   options.sessions = sessions_.get();
-  options.max_session_bytes = std::max(
-      2 * model_->num_slots() * model_->slot_bytes() + memory_.session_cache,
-      kLeastSessionBytes);
+  options.max_session_bytes = memory_.session_requests;
+  options.max_transfers = memory_.max_transfers;
+  options.store_threads = kStoreWorkers;
   options.checkpoints = checkpoints_.get();
   options.prefix_cache = prefix_cache_.get();
   if (!config_.tenant_metadata.empty()) {
@@ -314,20 +306,20 @@ ServiceLimits ServerImpl::Limits() const {
   limits.default_max_tokens = config_.default_max_tokens;
   limits.max_outputs = std::min(limits.max_outputs, model_->num_slots());
   limits.max_message_bytes = config_.max_message_bytes;
-  // Compression may add a little to what it cannot make smaller.
-  limits.max_import_bytes =
-      model_->slot_bytes() + model_->slot_bytes() / 64 + kMostHeaderBytes;
+  limits.max_import_bytes = MostSessionBytes(model_->slot_bytes());
   return limits;
 }
 
 MetricsSources ServerImpl::SourcesOfMetrics() const {
   MetricsSources sources;
+  sources.memory = PartsOf(memory_);
   sources.engine = [this] { return engine_->stats(); };
   if (prefix_cache_ != nullptr) {
     sources.prefix_cache = [this] { return prefix_cache_->stats(); };
   }
   if (sessions_ != nullptr) {
     sources.sessions = [this] { return sessions_->stats(); };
+    sources.store = [this] { return store_->num_damaged(); };
   }
   if (checkpoints_ != nullptr) {
     sources.checkpoints = [this] { return checkpoints_->stats(); };
@@ -359,15 +351,8 @@ ModelFacts ServerImpl::FactsOfModel() const {
   return facts;
 }
 
-std::string ServerImpl::InstructionSet() const {
-  // "cpu avx512bf16, 2 threads": its second word.
-  const std::string description = backend_->Describe();
-  const size_t begin = description.find(' ') + 1;
-  return description.substr(begin, description.find(',') - begin);
-}
-
 std::string ServerImpl::Numerics() const {
-  return absl::StrCat(kVersion, "/cpu/", InstructionSet(), "/glibc-",
+  return absl::StrCat(kVersion, "/", device_.numerics, "/glibc-",
                       gnu_get_libc_version(),
                       "/weights=", NameOf(model_->weights_type()),
                       "/cache=", NameOf(model_->cache_type()));
@@ -376,10 +361,10 @@ std::string ServerImpl::Numerics() const {
 ServerFacts ServerImpl::FactsOfServer() const {
   ServerFacts facts;
   facts.version = kVersion;
-  facts.device = "cpu";
-  facts.device_name = ProcessorName();
-  facts.instruction_set = InstructionSet();
-  facts.num_threads = threads_->num_threads();
+  facts.device = device_.kind;
+  facts.device_name = device_.name;
+  facts.instruction_set = device_.kernels;
+  facts.num_threads = device_.threads->num_threads();
   facts.weights_type = NameOf(model_->weights_type());
   facts.cache_type = NameOf(model_->cache_type());
   facts.numerics = Numerics();
@@ -390,6 +375,7 @@ ServerFacts ServerImpl::FactsOfServer() const {
       std::chrono::duration_cast<std::chrono::seconds>(config_.session_ttl)
           .count();
   facts.prefix_cache_bytes = memory_.prefix_cache;
+  facts.memory = PartsOf(memory_);
   facts.checkpoint_every_tokens = config_.checkpoint_every_tokens;
   return facts;
 }
@@ -397,12 +383,17 @@ ServerFacts ServerImpl::FactsOfServer() const {
 std::string ServerImpl::Describe() const {
   return absl::StrCat(
       "model \"", FolderName(config_.model), "\" (", num_parameters_,
-      " parameters) on ", backend_->Describe(), ", weights ",
+      " parameters) on ", device_.backend->Describe(), ", weights ",
       NameOf(model_->weights_type()), ", cache ", NameOf(model_->cache_type()),
       ", ", model_->num_slots(), " slots of ", model_->slot_bytes(), " bytes, ",
       store_ == nullptr ? "no sessions"
                         : absl::StrCat("sessions in ", store_->Describe()),
-      ", prefix cache of ", memory_.prefix_cache, " bytes");
+      "; memory in MiB: ",
+      absl::StrJoin(PartsOf(memory_), ", ",
+                    [](std::string* text, const auto& part) {
+                      absl::StrAppend(text, part.first, " ",
+                                      (part.second + kMiB - 1) / kMiB);
+                    }));
 }
 
 void ServerImpl::OnCall(const CallReport& report) {
@@ -423,9 +414,9 @@ void ServerImpl::Drain() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Create(
-    const ServerConfig& config,
+    const ServerConfig& config, Device device,
     std::function<void(const absl::Status&)> on_device_failure) {
-  auto server = std::make_unique<ServerImpl>(config);
+  auto server = std::make_unique<ServerImpl>(config, std::move(device));
   absl::Status status = server->Load();
   if (status.ok()) status = server->Serve(std::move(on_device_failure));
   if (!status.ok()) return status;

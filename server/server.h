@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "server/device.h"
 #include "server/server_config.h"
 
 namespace flash {
@@ -15,11 +16,12 @@ namespace flash {
 // Thread safety: Create(), Drain() and the destructor from one thread.
 class Server {
  public:
-  // Loads the model and serves. `on_device_failure` is told once, on a thread
-  // of the server, if the device fails afterwards: the process should then end.
-  // Errors are one sentence for people.
+  // Loads the model onto `device` and serves. `on_device_failure` is told once,
+  // on a thread of the server, if the device fails afterwards: requests have
+  // their answers by then, and the process should end. Errors are one sentence
+  // for people.
   static absl::StatusOr<std::unique_ptr<Server>> Create(
-      const ServerConfig& config,
+      const ServerConfig& config, Device device,
       std::function<void(const absl::Status&)> on_device_failure);
 
   // Ends at once what still runs.

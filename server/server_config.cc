@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "server/model/language_model.h"
+#include "server/sessions/session_limits.h"
 
 ABSL_FLAG(std::string, model, "",
           "The model's directory: config.json, model.safetensors and the "
@@ -26,8 +27,10 @@ ABSL_FLAG(std::string, port_file, "",
           "Empty: none.");
 ABSL_FLAG(
     std::string, device, "auto",
-    "What computes: cpu, or auto, which is the cpu in this build. cuda is "
-    "for builds that\nhave it.");
+    "What computes: cpu; cuda, the card with the most free memory; cuda:N, the "
+    "card of that number,\nfrom 0; or auto: as cuda where there is a card, "
+    "else "
+    "cpu, and the log says why.");
 ABSL_FLAG(std::string, weights, "auto",
           "How weights are stored: float32, bfloat16, int8, or auto: as in the "
           "checkpoint where the\ndevice is fast at it, float32 otherwise. int8 "
@@ -37,18 +40,21 @@ ABSL_FLAG(std::string, cache, "auto",
           "How a request's state is stored: float32, bfloat16, or auto: "
           "float32 for float32\nweights, bfloat16 otherwise.");
 ABSL_FLAG(std::string, slots, "auto",
-          "Requests that run at a time. auto: as many as half of the memory "
-          "left after the weights\nholds, at most 64.");
+          "Requests that run at a time. auto: as many as three quarters of the "
+          "memory left after the\nweights hold beside everything else, at most "
+          "64; on a card nine tenths of its memory, at most\n256. What memory "
+          "is for is told at the start.");
 ABSL_FLAG(std::string, threads, "auto",
-          "Threads that compute. auto: the processors that this process may "
-          "use (affinity, cgroup).");
+          "Threads that compute, and with a card those that sample. auto: the "
+          "processors that this\nprocess may use (affinity, cgroup).");
 ABSL_FLAG(std::string, cpu_isa, "auto",
           "The CPU's kernels: avx512bf16, avx512, avx2, portable, or auto: the "
           "fastest that it has.");
 ABSL_FLAG(
-    int32_t, max_step_rows, 320,
-    "Tokens that one step runs at the most, prompts included. 320 are a chunk "
-    "of 256 of a prompt\nbeside 64 streams.");
+    std::string, max_step_rows, "auto",
+    "Tokens that one step runs at the most, prompts included. auto: 320, which "
+    "are a chunk of 256\nof a prompt beside 64 streams; on a card 1280, four "
+    "of them beside 256.");
 ABSL_FLAG(int32_t, max_drafted_tokens, 7,
           "Guesses at a stream's next tokens, taken from its text so far, that "
           "one step may verify\nwhile at most 4 streams decode. They change no "
@@ -176,11 +182,12 @@ class Checks {
   }
 
   std::optional<int> AutoOr(std::string_view flag, const std::string& value,
-                            int most) {
+                            int least, int most) {
     int number = 0;
     if (value == "auto") return std::nullopt;
-    if (!absl::SimpleAtoi(value, &number) || number < 1 || number > most) {
-      Add(Wrong(flag, value, absl::StrCat("auto, or from 1 to ", most)));
+    if (!absl::SimpleAtoi(value, &number) || number < least || number > most) {
+      Add(Wrong(flag, value,
+                absl::StrCat("auto, or from ", least, " to ", most)));
     }
     return number;
   }
@@ -255,13 +262,23 @@ class Checks {
   absl::Status status_;
 };
 
-ServerConfig::Device DeviceOf(const std::string& value, Checks& checks) {
-  if (value == "cpu") return ServerConfig::Device::kCpu;
-  if (value == "cuda") return ServerConfig::Device::kCuda;
-  if (value != "auto") {
-    checks.Add(Wrong("device", value, "auto, cpu or cuda"));
+void ReadDeviceFlag(ServerConfig& config, Checks& checks) {
+  constexpr std::string_view kCard = "cuda:";
+  constexpr int kMostCards = 1024;
+  const std::string value = absl::GetFlag(FLAGS_device);
+  int card = 0;
+  if (value == "cpu") {
+    config.device = ServerConfig::Device::kCpu;
+  } else if (value == "cuda") {
+    config.device = ServerConfig::Device::kCuda;
+  } else if (value.starts_with(kCard) &&
+             absl::SimpleAtoi(value.substr(kCard.size()), &card) && card >= 0 &&
+             card < kMostCards) {
+    config.device = ServerConfig::Device::kCuda;
+    config.card = card;
+  } else if (value != "auto") {
+    checks.Add(Wrong("device", value, "auto, cpu, cuda or cuda:N"));
   }
-  return ServerConfig::Device::kAuto;
 }
 
 void ReadModelFlags(ServerConfig& config, Checks& checks) {
@@ -270,14 +287,15 @@ void ReadModelFlags(ServerConfig& config, Checks& checks) {
     checks.Add(absl::InvalidArgumentError(
         "--model is not set; it must be the directory of a model"));
   }
-  config.device = DeviceOf(absl::GetFlag(FLAGS_device), checks);
+  ReadDeviceFlag(config, checks);
   config.weights = checks.WeightsType(absl::GetFlag(FLAGS_weights));
   config.cache = checks.CacheType(absl::GetFlag(FLAGS_cache));
-  config.slots = checks.AutoOr("slots", absl::GetFlag(FLAGS_slots), 65536);
-  config.threads = checks.AutoOr("threads", absl::GetFlag(FLAGS_threads), 1024);
+  config.slots = checks.AutoOr("slots", absl::GetFlag(FLAGS_slots), 1, 65536);
+  config.threads =
+      checks.AutoOr("threads", absl::GetFlag(FLAGS_threads), 1, 1024);
   config.cpu_isa = checks.Isa("cpu_isa", absl::GetFlag(FLAGS_cpu_isa));
-  config.max_step_rows = static_cast<int>(checks.Number(
-      "max_step_rows", absl::GetFlag(FLAGS_max_step_rows), 2, 65536));
+  config.max_step_rows = checks.AutoOr(
+      "max_step_rows", absl::GetFlag(FLAGS_max_step_rows), 2, 65536);
   config.max_drafted_tokens = static_cast<int>(checks.Number(
       "max_drafted_tokens", absl::GetFlag(FLAGS_max_drafted_tokens), 0,
       kMaxDraftedTokens));
@@ -342,7 +360,7 @@ void ReadSessionFlags(ServerConfig& config, Checks& checks) {
   config.session_cache_bytes = checks.AutoOrBytes(
       "session_cache_bytes", absl::GetFlag(FLAGS_session_cache_bytes), 0);
   const absl::Duration ttl = absl::GetFlag(FLAGS_session_ttl);
-  if (ttl < absl::Seconds(1) || ttl > absl::Hours(24 * 30)) {
+  if (ttl < absl::Seconds(1) || ttl > absl::Seconds(kMaxTimeToLiveSeconds)) {
     checks.Add(
         Wrong("session_ttl", absl::FormatDuration(ttl), "from 1s to 720h"));
   }

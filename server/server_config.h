@@ -26,12 +26,13 @@ struct ServerConfig {
 
   enum class Device { kAuto, kCpu, kCuda };
   Device device = Device::kAuto;
+  std::optional<int> card;  // the N of cuda:N
   std::optional<DataType> weights;
   std::optional<DataType> cache;
   std::optional<int> slots;
   std::optional<int> threads;
   std::string cpu_isa;
-  int max_step_rows = 0;
+  std::optional<int> max_step_rows;
   int max_drafted_tokens = 0;
   std::optional<std::chrono::nanoseconds> target_step_time;
 

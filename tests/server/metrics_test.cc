@@ -47,6 +47,7 @@ std::unique_ptr<Metrics> Start(MetricsSources sources) {
 
 TEST(MetricsTest, TellsWhatEachPartCounts) {
   MetricsSources sources;
+  sources.memory = {{"slots", 5000}};
   sources.engine = [] {
     EngineStats stats;
     stats.num_slots = 8;
@@ -73,7 +74,8 @@ TEST(MetricsTest, TellsWhatEachPartCounts) {
   };
   EXPECT_THAT(
       Scrape(*Start(std::move(sources))),
-      AllOf(HasSubstr("\nflash_slots{state=\"busy\"} 5"),
+      AllOf(HasSubstr("\nflash_memory_plan_bytes{part=\"slots\"} 5000"),
+            HasSubstr("\nflash_slots{state=\"busy\"} 5"),
             HasSubstr("\nflash_prefix_cache_hits_total 2"),
             HasSubstr("\nflash_prefix_cache_misses_total{reason=\"lost\"} 4"),
             HasSubstr("\nflash_prefix_cache_evictions_total{reason=\"budget\","

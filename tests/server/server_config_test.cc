@@ -41,7 +41,9 @@ TEST_F(ServerConfigTest, HasDefaultsThatWork) {
   EXPECT_EQ(config->metrics_listen, "127.0.0.1:9400");
   EXPECT_EQ(config->device, ServerConfig::Device::kAuto);
   EXPECT_FALSE(config->weights.has_value());
+  EXPECT_FALSE(config->card.has_value());
   EXPECT_FALSE(config->slots.has_value());
+  EXPECT_FALSE(config->max_step_rows.has_value());
   EXPECT_FALSE(config->threads.has_value());
   EXPECT_EQ(config->max_message_bytes, 16 << 20);
   EXPECT_EQ(config->session_store, "memory");
@@ -109,6 +111,16 @@ TEST_F(ServerConfigTest, ReadsEveryFlag) {
   EXPECT_EQ(config->slow_reader_timeout, std::chrono::milliseconds(500));
 }
 
+TEST_F(ServerConfigTest, ACardMayBeNamed) {
+  const auto named = Read({"--device=cuda:3"});
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->device, ServerConfig::Device::kCuda);
+  EXPECT_EQ(named->card, 3);
+  const auto any = Read({"--device=cuda"});
+  EXPECT_EQ(any->device, ServerConfig::Device::kCuda);
+  EXPECT_FALSE(any->card.has_value());
+}
+
 TEST_F(ServerConfigTest, WeightsCanBeOfTypesThatAStateCannot) {
   EXPECT_EQ(Read({"--weights=int8"})->weights, DataType::kInt8);
   EXPECT_EQ(Read({"--weights=bfloat16"})->weights, DataType::kBFloat16);
@@ -136,12 +148,17 @@ TEST_F(ServerConfigTest, NamesFlagValueAndWhatIsAccepted) {
   EXPECT_THAT(Error("--weights=int4"),
               HasSubstr("auto, float32, bfloat16 or int8"));
   EXPECT_THAT(Error("--cache=int8"), HasSubstr("auto, float32 or bfloat16"));
-  EXPECT_THAT(Error("--device=tpu"), HasSubstr("auto, cpu or cuda"));
+  for (const char* device :
+       {"tpu", "cuda:", "cuda:-1", "cuda:x", "cuda:1024"}) {
+    EXPECT_THAT(Error(std::string("--device=") + device),
+                HasSubstr("auto, cpu, cuda or cuda:N"));
+  }
   EXPECT_THAT(Error("--cpu_isa=sse"), HasSubstr("avx2 or portable"));
   EXPECT_THAT(Error("--listen=8500"), HasSubstr("HOST:PORT"));
   EXPECT_THAT(Error("--listen=host:70000"), HasSubstr("HOST:PORT"));
   EXPECT_THAT(Error("--metrics_listen=x"), HasSubstr("--metrics_listen"));
-  EXPECT_THAT(Error("--max_step_rows=1"), HasSubstr("from 2 to 65536"));
+  EXPECT_THAT(Error("--max_step_rows=1"),
+              HasSubstr("auto, or from 2 to 65536"));
   EXPECT_THAT(Error("--max_drafted_tokens=15"), HasSubstr("from 0 to 14"));
   EXPECT_THAT(Error("--target_step_ms=0"), HasSubstr("from 0.001 to"));
   EXPECT_THAT(Error("--target_step_ms=soon"), HasSubstr("auto, or from"));

@@ -87,6 +87,10 @@ class Server {
         options_, &runner_.model(), &tokenizer_, ParallelFor(), queue_.get());
   }
 
+  absl::Status CheckState(std::string_view state, int64_t position) {
+    return runner_.model().CheckState(state, position);
+  }
+
   Sink Submit(Request request) {
     auto sink = std::make_shared<RecordingSink>();
     request.sink = sink;
@@ -136,11 +140,16 @@ class SessionHistoriesTest : public testing::TestWithParam<Numerics> {
   SessionHistoriesTest()
       : config_(SmallModel(GetParam().token_shift, GetParam().model)),
         files_(config_, RandomOptions(7)),
-        codec_({.model = "m",
-                .tokenizer = "t",
-                .state_format = "s",
-                .numerics = "n"},
-               SnapshotCompression::kZstd) {
+        codec_(
+            {.model = "m",
+             .tokenizer = "t",
+             .state_format = "s",
+             .numerics = "n"},
+            SnapshotCompression::kZstd,
+            {.num_ids = config_.vocab_size,
+             .check_state = [this](std::string_view state, int64_t position) {
+               return servers_.front()->CheckState(state, position);
+             }}) {
     servers_.push_back(
         std::make_unique<Server>(files_.files(), GetParam(), 3, 0, 0));
     servers_.push_back(
