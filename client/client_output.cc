@@ -111,7 +111,7 @@ std::string ScoreJson(const v1::ScoreResult& result) {
 }
 
 std::string InfoText(const v1::ServerInfo& server, const v1::ModelInfo& model) {
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "server   flash-server %s, up %.1f s%s\n"
       "device   %s (%s), %s, %d threads, weights %s, cache %s\n"
       "slots    %d of %d free, %d requests waiting\n"
@@ -125,6 +125,12 @@ std::string InfoText(const v1::ServerInfo& server, const v1::ModelInfo& model) {
       model.num_parameters(), model.num_layers(), model.hidden_size(),
       model.expanded_size(), model.chunk_size(), model.vocab_size(),
       model.has_text() ? model.tokenizer() + " tokenizer" : "no tokenizer");
+  for (const v1::MemoryPart& part : server.memory()) {
+    absl::StrAppendFormat(&text, "memory   %8.1f MiB  %s\n",
+                          static_cast<double>(part.bytes()) / (1 << 20),
+                          part.name());
+  }
+  return text;
 }
 
 std::string InfoJson(const v1::ServerInfo& server, const v1::ModelInfo& model) {

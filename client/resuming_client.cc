@@ -147,10 +147,8 @@ class ResumingClient::Run {
       case grpc::StatusCode::UNKNOWN:
         return reason.empty();
       case grpc::StatusCode::INTERNAL:
-        // The server's health tells a failed device from a number that is not
-        // finite, which would be so again.
-        return reason.empty() ||
-               !server().client->WaitUntilServing(milliseconds(0)).ok();
+        // Not after a number that is not finite, which would be so again.
+        return reason.empty() || reason == "DEVICE_FAILED";
       case grpc::StatusCode::RESOURCE_EXHAUSTED:
         return reason == "QUEUE_FULL";
       case grpc::StatusCode::ALREADY_EXISTS:

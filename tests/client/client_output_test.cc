@@ -78,6 +78,14 @@ TEST(ClientOutputTest, WritesScores) {
   EXPECT_EQ(json::parse(ScoreJson({}))["logprobs"], json::array());
 }
 
+TEST(ClientOutputTest, TellsWhatMemoryIsFor) {
+  v1::ServerInfo server;
+  v1::MemoryPart& part = *server.add_memory();
+  part.set_name("prefix_cache");
+  part.set_bytes(3 << 19);
+  EXPECT_THAT(InfoText(server, {}), HasSubstr("1.5 MiB  prefix_cache\n"));
+}
+
 TEST(ClientOutputTest, WritesInfoWithNumbersAsNumbers) {
   v1::ServerInfo server;
   server.set_num_slots(4);

@@ -115,7 +115,9 @@ TEST_F(ResumingClientTest, GoesOnWhateverBrokeTheStream) {
       {.cut_before = 5,
        .status = ServerError(StatusCode::UNAVAILABLE, "SHUTTING_DOWN")},
       {.cut_before = 5,
-       .status = ServerError(StatusCode::UNAVAILABLE, "DEVICE_FAILED")}};
+       .status = ServerError(StatusCode::UNAVAILABLE, "DEVICE_FAILED")},
+      {.cut_before = 5,
+       .status = ServerError(StatusCode::INTERNAL, "DEVICE_FAILED")}};
   for (const Script& each : breaks) {
     one_.Play({each});
     const Answer answer = AskBoth();
@@ -162,6 +164,7 @@ TEST_F(ResumingClientTest, EndsWithErrorsThatAreTheRequestsOwn) {
       ServerError(StatusCode::DATA_LOSS, "SESSION_DAMAGED"),
       ServerError(StatusCode::DEADLINE_EXCEEDED, "DEADLINE_EXCEEDED"),
       ServerError(StatusCode::CANCELLED, "CANCELLED"),
+      ServerError(StatusCode::INTERNAL, "INTERNAL"),
       ServerError(StatusCode::ALREADY_EXISTS, "REQUEST_ID_IN_USE"),
       ServerError(StatusCode::ABORTED, "SESSION_IN_USE"),
       ServerError(StatusCode::RESOURCE_EXHAUSTED, "READER_TOO_SLOW"),
@@ -173,17 +176,6 @@ TEST_F(ResumingClientTest, EndsWithErrorsThatAreTheRequestsOwn) {
     EXPECT_EQ(ErrorText(answer.status), ErrorText(error));
   }
   EXPECT_THAT(two_.requests(), IsEmpty());
-}
-
-TEST_F(ResumingClientTest, LooksAtTheHealthOfAServerThatFailed) {
-  const Script failed = {
-      .cut_before = 4, .status = ServerError(StatusCode::INTERNAL, "INTERNAL")};
-  one_.Play({failed});
-  EXPECT_EQ(AskBoth().status.error_code(), StatusCode::INTERNAL)
-      << "a number that is not finite";
-  one_.Play({failed});
-  one_.SetServing(false);
-  ExpectWhole(AskBoth());
 }
 
 TEST_F(ResumingClientTest, ComesBackToAFullQueueWhenItIsToldTo) {

@@ -268,29 +268,10 @@ class ScriptedServer::Sessions final : public v1::Sessions::Service {
   ScriptedServer& owner_;
 };
 
-class ScriptedServer::Health final : public grpc::health::v1::Health::Service {
- public:
-  explicit Health(ScriptedServer& owner) : owner_(owner) {}
-
-  grpc::Status Check(grpc::ServerContext*,
-                     const grpc::health::v1::HealthCheckRequest*,
-                     grpc::health::v1::HealthCheckResponse* answer) override {
-    MutexLock lock(&owner_.mutex_);
-    answer->set_status(
-        owner_.serving_ ? grpc::health::v1::HealthCheckResponse::SERVING
-                        : grpc::health::v1::HealthCheckResponse::NOT_SERVING);
-    return grpc::Status::OK;
-  }
-
- private:
-  ScriptedServer& owner_;
-};
-
 ScriptedServer::ScriptedServer() {
   services_.push_back(std::make_unique<Inference>(*this));
   services_.push_back(std::make_unique<Control>(*this));
   services_.push_back(std::make_unique<Sessions>(*this));
-  services_.push_back(std::make_unique<Health>(*this));
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(),
@@ -308,11 +289,6 @@ void ScriptedServer::Play(std::deque<Script> scripts) {
 void ScriptedServer::SetNumerics(const std::string& numerics) {
   MutexLock lock(&mutex_);
   numerics_ = numerics;
-}
-
-void ScriptedServer::SetServing(bool serving) {
-  MutexLock lock(&mutex_);
-  serving_ = serving;
 }
 
 void ScriptedServer::Stop() {

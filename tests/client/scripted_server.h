@@ -18,7 +18,6 @@
 #include "flash/v1/control.grpc.pb.h"
 #include "flash/v1/inference.grpc.pb.h"
 #include "flash/v1/sessions.grpc.pb.h"
-#include "grpc/health/v1/health.grpc.pb.h"
 #include "kernels/mutex.h"
 
 namespace flash {
@@ -57,7 +56,6 @@ class ScriptedServer {
   // The scripts of the next calls, in order; after them all is well.
   void Play(std::deque<Script> scripts);
   void SetNumerics(const std::string& numerics);
-  void SetServing(bool serving);
   void Stop();
 
   // What Generate was called with.
@@ -70,13 +68,11 @@ class ScriptedServer {
   class Inference;
   class Control;
   class Sessions;
-  class Health;
 
   mutable Mutex mutex_;
   std::deque<Script> scripts_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::GenerateRequest> requests_ ABSL_GUARDED_BY(mutex_);
   std::string numerics_ ABSL_GUARDED_BY(mutex_) = "numbers";
-  bool serving_ ABSL_GUARDED_BY(mutex_) = true;
   std::map<std::string, std::string> snapshots_;
   size_t largest_chunk_ = 0;
 
