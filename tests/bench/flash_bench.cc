@@ -19,6 +19,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "server/model/flash_model.h"
 #include "tests/bench/goals.h"
 #include "tests/bench/machine_limits.h"
@@ -26,8 +27,8 @@
 #include "tests/bench/step_bench.h"
 
 ABSL_FLAG(std::string, preset, "",
-          "random model to measure: 112m (the paper's shape) or tiny; or demo, "
-          "the trained one in deploy/models/demo");
+          "random model to measure: 112m (the paper's shape), 500m or tiny; or "
+          "demo, the trained one in deploy/models/demo");
 ABSL_FLAG(std::string, model, "",
           "directory of a model to measure instead of a preset");
 ABSL_FLAG(std::vector<std::string>, batch,
@@ -37,11 +38,16 @@ ABSL_FLAG(std::string, weights, "bfloat16",
           "type of the dense weights: float32, bfloat16 or int8");
 ABSL_FLAG(std::string, cache, "bfloat16",
           "type of chunk and U: float32 or bfloat16");
-ABSL_FLAG(int, threads, 2, "compute threads");
+ABSL_FLAG(std::string, device, "cpu",
+          "what computes: cpu, or cuda, the first card that the process sees");
+ABSL_FLAG(int, threads, 2, "compute threads of the processor");
 ABSL_FLAG(std::string, cpu_isa, "auto", "instruction set of the kernels");
 ABSL_FLAG(int, steps, 300,
           "steps to time for each number of requests, at least");
 ABSL_FLAG(int, prompt_tokens, 4096, "tokens of the prompt that is timed");
+ABSL_FLAG(int, prompts, 0,
+          "prompts that are timed side by side, a chunk of each in a step; 0: "
+          "one, on a card as many as a step has rows for");
 ABSL_FLAG(std::string, goals, "",
           "JSON file of what the report must reach: exit 1 on a miss");
 ABSL_FLAG(std::string, write_model, "",
@@ -56,6 +62,13 @@ ABSL_FLAG(bool, check_constant_cost, false,
 
 namespace flash {
 namespace {
+
+// A step's rows: a chunk of a prompt or 256 requests; on a card those of the
+// server's --max_step_rows=auto.
+constexpr int kMaxRows = 256;
+constexpr int kMaxRowsOfCard = 1280;
+// Copied to measure a card: far more than what its cache holds.
+constexpr size_t kCardCopyBytes = size_t{1} << 30;
 
 constexpr double kMaxLateToEarly = 1.05;
 constexpr double kMaxTailToMedian = 1.5;
@@ -85,13 +98,18 @@ absl::StatusOr<DataType> ParseType(const std::string& name, bool is_weights) {
                                                  is_weights ? ", int8" : ""));
 }
 
+bool OnCard() { return absl::GetFlag(FLAGS_device) == "cuda"; }
+
 absl::StatusOr<FlashModel::Options> ModelOptions(int slots) {
   const auto weights = ParseType(absl::GetFlag(FLAGS_weights), true);
   if (!weights.ok()) return weights.status();
   const auto cache = ParseType(absl::GetFlag(FLAGS_cache), false);
   if (!cache.ok()) return cache.status();
-  return FlashModel::Options{
-      .weights = *weights, .cache = *cache, .slots = slots};
+  return FlashModel::Options{.weights = *weights,
+                             .cache = *cache,
+                             .slots = slots,
+                             .max_rows = OnCard() ? kMaxRowsOfCard : kMaxRows,
+                             .max_logits_rows = kMaxRows};
 }
 
 // Empty: a preset that is made in memory.
@@ -114,10 +132,15 @@ absl::StatusOr<std::unique_ptr<FlashModel>> MakeModel(
                             options);
 }
 
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(ThreadPool& pool) {
+  return OnCard() ? MakeCudaBackend({})
+                  : MakeCpuBackend(pool, absl::GetFlag(FLAGS_cpu_isa));
+}
+
 absl::StatusOr<Bench> MakeBench(int slots) {
   Bench bench;
   bench.pool = std::make_unique<ThreadPool>(absl::GetFlag(FLAGS_threads));
-  auto backend = MakeCpuBackend(*bench.pool, absl::GetFlag(FLAGS_cpu_isa));
+  auto backend = MakeBackend(*bench.pool);
   if (!backend.ok()) return backend.status();
   bench.backend = *std::move(backend);
   const auto options = ModelOptions(slots);
@@ -126,6 +149,21 @@ absl::StatusOr<Bench> MakeBench(int slots) {
   if (!model.ok()) return model.status();
   bench.model = *std::move(model);
   return bench;
+}
+
+std::unique_ptr<LimitMeter> MakeLimits(const Bench& bench) {
+  return OnCard() ? MakeCardLimits(*bench.backend, kCardCopyBytes)
+                  : MakeProcessorLimits(*bench.backend, *bench.pool,
+                                        bench.model->weight_bytes());
+}
+
+// Of --prompts.
+int NumPrompts(const FlashModel& model) {
+  const int wanted = absl::GetFlag(FLAGS_prompts);
+  if (wanted > 0) return std::min(wanted, model.num_slots());
+  return OnCard() ? std::clamp(model.max_rows() / model.chunk_size(), 1,
+                               model.num_slots())
+                  : 1;
 }
 
 nlohmann::json DecodeEntry(const DecodeFigures& figures) {
@@ -144,19 +182,17 @@ nlohmann::json DecodeEntry(const DecodeFigures& figures) {
 // The machine's limits are measured in turns with the model's figures.
 nlohmann::json MeasureAll(const Bench& bench, const std::vector<int>& batches) {
   FlashModel& model = *bench.model;
-  const std::string device = bench.backend->Describe();
-  LimitMeter meter(*bench.backend, *bench.pool, FindLimitLoops(device),
-                   model.weight_bytes());
+  const std::unique_ptr<LimitMeter> meter = MakeLimits(bench);
   nlohmann::json report;
-  report["device"] = device;
+  report["device"] = bench.backend->Describe();
   report["weight_bytes"] = model.weight_bytes();
   report["slot_bytes"] = model.slot_bytes();
   for (const int batch : batches) {
-    const size_t first = meter.num_reads();
+    const size_t first = meter->num_reads();
     const DecodeFigures figures = MeasureDecode(
-        model, batch, absl::GetFlag(FLAGS_steps), [&] { meter.Read(); });
+        model, batch, absl::GetFlag(FLAGS_steps), [&] { meter->Read(); });
     nlohmann::json entry = DecodeEntry(figures);
-    entry["bandwidth_fraction"] = figures.gbps / meter.ReadBandwidth(first);
+    entry["bandwidth_fraction"] = figures.gbps / meter->ReadBandwidth(first);
     report["decode"].push_back(entry);
     if (batch == 1) {
       report["flatness"]["max_to_median"] = figures.step_ms.max_to_median;
@@ -166,20 +202,22 @@ nlohmann::json MeasureAll(const Bench& bench, const std::vector<int>& batches) {
     report["runs"].push_back(
         {{"rows", rows}, {"step_ms_p50", MeasureRuns(model, rows)}});
   }
+  const int prompts = NumPrompts(model);
   const PromptFigures prompt =
-      MeasurePrompt(model, absl::GetFlag(FLAGS_prompt_tokens),
-                    [&] { meter.MultiplyAndAdd(); });
+      MeasurePrompt(model, prompts, absl::GetFlag(FLAGS_prompt_tokens),
+                    [&] { meter->MultiplyAndAdd(); });
   const std::array<double, 3> far = MeasureFarPositions(model);
-  const MachineLimits limits = meter.limits();
-  report["prompt"] = {
-      {"tokens_per_second", prompt.tokens_per_second},
-      {"gflops", prompt.gflops},
-      {"peak_fraction", prompt.gflops / limits.bf16_peak_gflops}};
+  report["prompt"] = {{"prompts", prompts},
+                      {"tokens_per_second", prompt.tokens_per_second},
+                      {"gflops", prompt.gflops}};
   report["flatness"]["step_ms"] = far;
   report["flatness"]["ratio_1m_to_1k"] = far[2] / far[0];
-  report["read_bandwidth_gbps"] = limits.read_bandwidth_gbps;
-  report["f32_peak_gflops"] = limits.f32_peak_gflops;
-  report["bf16_peak_gflops"] = limits.bf16_peak_gflops;
+  report["read_bandwidth_gbps"] = meter->ReadBandwidth(0);
+  if (const auto peak = meter->Peak()) {
+    report["prompt"]["peak_fraction"] = prompt.gflops / peak->bfloat16;
+    report["f32_peak_gflops"] = peak->float32;
+    report["bf16_peak_gflops"] = peak->bfloat16;
+  }
   return report;
 }
 
@@ -191,11 +229,16 @@ void PrintTable(const nlohmann::json& report) {
               report["device"].get<std::string>().c_str(),
               number(report["weight_bytes"]) * 1e-6,
               number(report["slot_bytes"]) * 1e-6);
-  std::printf(
-      "this machine: reads %.1f GB/s; multiplies and adds %.0f GFLOP/s in "
-      "bfloat16, %.0f in float32\n\n",
-      number(report["read_bandwidth_gbps"]), number(report["bf16_peak_gflops"]),
-      number(report["f32_peak_gflops"]));
+  if (report.contains("bf16_peak_gflops")) {
+    std::printf(
+        "this machine: reads %.1f GB/s; multiplies and adds %.0f GFLOP/s in "
+        "bfloat16, %.0f in float32\n\n",
+        number(report["read_bandwidth_gbps"]),
+        number(report["bf16_peak_gflops"]), number(report["f32_peak_gflops"]));
+  } else {
+    std::printf("this card: copies at %.1f GB/s, reads and writes counted\n\n",
+                number(report["read_bandwidth_gbps"]));
+  }
   std::printf("%8s %10s %9s %9s %9s %9s %10s %9s %9s\n", "requests", "tokens/s",
               "median ms", "p99 ms", "max ms", "in phase", "max/median",
               "MB/step", "of limit");
@@ -208,10 +251,14 @@ void PrintTable(const nlohmann::json& report) {
                 number(row["bytes_per_step"]) * 1e-6,
                 number(row["bandwidth_fraction"]));
   }
-  std::printf("\nprompt: %.0f tokens/s, %.0f GFLOP/s, %.2f of the peak\n",
-              number(report["prompt"]["tokens_per_second"]),
-              number(report["prompt"]["gflops"]),
-              number(report["prompt"]["peak_fraction"]));
+  const auto& prompt = report["prompt"];
+  std::printf("\nprompts, %d at once: %.0f tokens/s, %.0f GFLOP/s",
+              prompt["prompts"].get<int>(), number(prompt["tokens_per_second"]),
+              number(prompt["gflops"]));
+  if (prompt.contains("peak_fraction")) {
+    std::printf(", %.2f of the peak", number(prompt["peak_fraction"]));
+  }
+  std::printf("\n");
   const auto& far = report["flatness"]["step_ms"];
   std::printf(
       "one request's median step at position 1,000: %.3f ms, 100,000: %.3f, "
@@ -257,17 +304,15 @@ bool CheckFlatness(FlashModel& model) {
 // steps. Their work never changes, so their tail is what the machine does to
 // anybody; it bounds the steps' from below.
 bool CheckTail(const Bench& bench) {
-  LimitMeter meter(*bench.backend, *bench.pool,
-                   FindLimitLoops(bench.backend->Describe()),
-                   bench.model->weight_bytes());
+  const std::unique_ptr<LimitMeter> meter = MakeLimits(bench);
   for (int round = 0; round < kMaxRounds; ++round) {
-    const size_t first_read = meter.num_reads();
+    const size_t first_read = meter->num_reads();
     const StepTimes times =
         MeasureOneRequest(*bench.model, kChunksToTime, [&](int n) {
-          for (int pass = 0; pass < n; ++pass) meter.Read();
+          for (int pass = 0; pass < n; ++pass) meter->Read();
         });
     const double tail = times.p999 / times.median;
-    const double tail_of_reading = meter.ReadTail(first_read);
+    const double tail_of_reading = meter->ReadTail(first_read);
     std::printf(
         "one request: dearest place of a chunk %.2f of the median step (at "
         "most %.2f); p99.9 of all steps %.2f of it (at most %.2f), of reading "
@@ -292,6 +337,9 @@ int Main() {
   if (absl::GetFlag(FLAGS_prompt_tokens) < 1 ||
       absl::GetFlag(FLAGS_steps) < 1) {
     return Fail("--prompt_tokens and --steps are at least 1", 2);
+  }
+  if (absl::GetFlag(FLAGS_device) != "cpu" && !OnCard()) {
+    return Fail("--device is cpu or cuda", 2);
   }
   if (absl::GetFlag(FLAGS_preset).empty() ==
       absl::GetFlag(FLAGS_model).empty()) {
@@ -339,6 +387,7 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "Times the steps of a model on this machine.\n"
       "  flash-bench --preset=112m --batch=1,8,32\n"
+      "  flash-bench --preset=112m --batch=1,8,64,256 --device=cuda\n"
       "  flash-bench --model=deploy/models/demo --check_constant_cost");
   absl::FlagsUsageConfig help;
   help.contains_help_flags = [](absl::string_view file) {

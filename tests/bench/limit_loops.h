@@ -5,7 +5,6 @@
 #define TESTS_BENCH_LIMIT_LOOPS_H_
 
 #include <cstdint>
-#include <string>
 
 namespace flash {
 
@@ -22,10 +21,6 @@ struct LimitLoops {
   int64_t operations;
   int64_t pair_operations;
 };
-
-// Those of the backend whose Describe() is "cpu <name>, ...". REQUIRES: it is
-// one of the sets that the kernels are compiled for.
-const LimitLoops& FindLimitLoops(const std::string& description);
 
 }  // namespace flash
 

@@ -48,7 +48,7 @@ void SetSizes(ModelConfig& config, int64_t layers, int64_t hidden,
 
 }  // namespace
 
-std::string PresetModel::KnownNames() { return "112m, tiny"; }
+std::string PresetModel::KnownNames() { return "112m, 500m, tiny"; }
 
 absl::StatusOr<std::unique_ptr<PresetModel>> PresetModel::Make(
     const std::string& name) {
@@ -56,6 +56,8 @@ absl::StatusOr<std::unique_ptr<PresetModel>> PresetModel::Make(
   model->config_ = PaperConfig();
   if (name == "112m") {
     SetSizes(model->config_, 24, 768, 256, 32000);
+  } else if (name == "500m") {
+    SetSizes(model->config_, 72, 1024, 512, 32000);
   } else if (name == "tiny") {
     SetSizes(model->config_, 2, 64, 32, 256);
   } else {

@@ -18,11 +18,12 @@ namespace flash {
 // A model's settings and bfloat16 weights.
 class PresetModel {
  public:
-  // The names that Make() knows, for people: "112m, tiny".
+  // The names that Make() knows, for people: "112m, 500m, tiny".
   static std::string KnownNames();
 
   // "112m": the paper's shape, 24 layers of d 768, e 1536, s 128, C 256, with a
-  // tied vocabulary of 32,000. "tiny": for a quick look.
+  // tied vocabulary of 32,000. "500m": a card's, 72 layers of d 1024, e 2048,
+  // s 128, C 512, the same vocabulary. "tiny": for a quick look.
   // NOT_FOUND if there is no such preset.
   static absl::StatusOr<std::unique_ptr<PresetModel>> Make(
       const std::string& name);

@@ -76,6 +76,27 @@ class Feeder {
     }
   }
 
+  // A chunk to each of the first `prompts` slots, which all stand at its
+  // beginning, an equal part of it to each in a step; milliseconds.
+  double PromptChunks(int prompts) {
+    const int64_t chunk = model_.chunk_size();
+    const int64_t part = std::min<int64_t>(chunk, model_.max_rows() / prompts);
+    FLASH_CHECK(part > 0);
+    ids_.resize(chunk);
+    for (int32_t& id : ids_) id = RandomId();
+    const auto start = SteadyClock::now();
+    for (int64_t at = 0; at < chunk; at += part) {
+      const int64_t size = std::min(part, chunk - at);
+      runs_.clear();
+      for (int slot = 0; slot < prompts; ++slot) {
+        runs_.push_back(
+            {slot, std::span(ids_).subspan(at, size), LogitsWanted::kNone});
+      }
+      Step(runs_);
+    }
+    return MillisecondsSince(start);
+  }
+
   // One token to each of the first `batch` slots; milliseconds.
   double Decode(int batch) { return DecodeSlots(0, batch); }
 
@@ -253,23 +274,22 @@ FlatnessFigures MeasureFlatness(FlashModel& model, int64_t early,
   return figures;
 }
 
-PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens,
+PromptFigures MeasurePrompt(FlashModel& model, int prompts, int64_t tokens,
                             const std::function<void()>& in_between) {
+  FLASH_CHECK(prompts <= model.num_slots());
   Feeder feeder(model);
   const int64_t chunk = model.chunk_size();
-  model.Reset(0);
-  feeder.Prompt(0, chunk);
+  for (int slot = 0; slot < prompts; ++slot) model.Reset(slot);
+  feeder.PromptChunks(prompts);
   std::vector<double> seconds;
   for (int64_t at = 0; at < tokens; at += chunk) {
-    const auto start = SteadyClock::now();
-    feeder.Prompt(0, chunk);
-    seconds.push_back(MillisecondsSince(start) / 1000);
+    seconds.push_back(feeder.PromptChunks(prompts) / 1000);
     in_between();
   }
   const int64_t operations = PromptOperations(model.config(), chunk, 2 * chunk);
   const double median = Median(seconds);
-  return {.tokens_per_second = static_cast<double>(chunk) / median,
-          .gflops = static_cast<double>(operations) / median * 1e-9};
+  return {.tokens_per_second = prompts * static_cast<double>(chunk) / median,
+          .gflops = prompts * static_cast<double>(operations) / median * 1e-9};
 }
 
 }  // namespace flash

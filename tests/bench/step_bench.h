@@ -75,9 +75,11 @@ struct PromptFigures {
   double gflops = 0;  // PromptOperations() a second
 };
 
-// A prompt of `tokens` tokens behind a first chunk, a chunk at a time and with
-// `in_between` between the chunks, whose median counts.
-PromptFigures MeasurePrompt(FlashModel& model, int64_t tokens,
+// `prompts` prompts side by side, of `tokens` tokens each behind a first chunk,
+// a chunk of each in a step (or in several, where its rows are too few) and
+// `in_between` between the chunks, whose median counts. REQUIRES: the model has
+// as many slots, and rows for one token of each.
+PromptFigures MeasurePrompt(FlashModel& model, int prompts, int64_t tokens,
                             const std::function<void()>& in_between);
 
 }  // namespace flash
