@@ -18,6 +18,7 @@ import yaml
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 MANIFESTS = os.path.join(ROOT, "deploy", "kubernetes")
+CARDS = os.path.join(ROOT, "deploy", "kubernetes-cuda")
 CONTAINERFILE = os.path.join(ROOT, "deploy", "image", "Containerfile")
 READY_SERVICE = "flash.v1.Inference"
 # What the server takes after its drain timeout for the last writes.
@@ -393,6 +394,54 @@ class RulesTest(unittest.TestCase):
 
     def test_each_rule_is_broken_at_least_once(self):
         self.assertEqual(set(RULES), {rule for rule, _ in MUTATIONS})
+
+
+def patched(base, patch):
+    """`base` with what a strategic merge patch sets; lists are those of things with a name."""
+    if isinstance(patch, dict):
+        both = dict(base or {})
+        for key, value in patch.items():
+            both[key] = patched(both.get(key), value)
+        return both
+    if isinstance(patch, list):
+        both = {entry["name"]: entry for entry in base or []}
+        for entry in patch:
+            both[entry["name"]] = patched(both.get(entry["name"]), entry)
+        return list(both.values())
+    return patch
+
+
+def load_world_of_cards():
+    world = load_world()
+    patch = yaml.safe_load(read(os.path.join(CARDS, "card.yaml")))
+    assert patch["metadata"]["name"] == world.deployment["metadata"]["name"]
+    world.documents[world.documents.index(world.deployment)] = patched(world.deployment, patch)
+    return world
+
+
+class CardsTest(unittest.TestCase):
+    def test_keeps_every_rule_but_that_of_spare_capacity(self):
+        world = load_world_of_cards()
+        self.assertEqual(1, len(world.pod["containers"]), "the patch names another container")
+        for rule in RULES:
+            with self.subTest(rule.__name__):
+                wrong = list(rule(world))
+                self.assertEqual(rule is rollout_keeps_capacity, bool(wrong), wrong)
+
+    def test_each_pod_has_one_card_and_fails_without(self):
+        world = load_world_of_cards()
+        for kind in ("requests", "limits"):
+            self.assertEqual("1", world.container["resources"][kind]["nvidia.com/gpu"])
+        self.assertEqual("cuda", world.environment["FLASH_DEVICE"])
+
+    def test_waits_for_no_card_that_is_not_there(self):
+        update = load_world_of_cards().deployment["spec"]["strategy"]["rollingUpdate"]
+        self.assertEqual({"maxSurge": 0, "maxUnavailable": 1}, update)
+
+    def test_kustomization_stands_on_the_other(self):
+        overlay = yaml.safe_load(read(os.path.join(CARDS, "kustomization.yaml")))
+        self.assertEqual(["../kubernetes"], overlay["resources"])
+        self.assertEqual([{"path": "card.yaml"}], overlay["patches"])
 
 
 class KustomizationTest(unittest.TestCase):

@@ -26,9 +26,10 @@ int ExitCode(int status) {
 
 }  // namespace
 
-ServerProcess::ServerProcess(const std::vector<std::string>& flags) {
+ServerProcess::ServerProcess(const std::vector<std::string>& flags,
+                             const std::string& program) {
   std::vector<std::string> arguments = {
-      FLASH_BINARY_DIR "/bin/flash-server", "--listen=127.0.0.1:0",
+      FLASH_BINARY_DIR "/bin/" + program, "--listen=127.0.0.1:0",
       "--metrics_listen=", "--port_file=" + directory_.path() + "/port"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   std::vector<char*> argv;

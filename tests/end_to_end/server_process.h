@@ -19,8 +19,10 @@ namespace flash {
 // Killed when destroyed, if it still runs.
 class ServerProcess {
  public:
-  // Starts flash-server with these flags; --listen and --port_file are added.
-  explicit ServerProcess(const std::vector<std::string>& flags);
+  // Starts flash-server, or another program that serves, with these flags;
+  // --listen and --port_file are added.
+  explicit ServerProcess(const std::vector<std::string>& flags,
+                         const std::string& program = "flash-server");
   ~ServerProcess();
 
   ServerProcess(const ServerProcess&) = delete;

@@ -11,12 +11,15 @@
 #include <functional>
 #include <iterator>
 
+#include "kernels/cuda/cuda_backend.h"
+#include "tests/end_to_end/caller.h"
 #include "tests/end_to_end/server_process.h"
 
 namespace flash {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -116,6 +119,7 @@ TEST(CommandLineTest, WrongUsageExitsWithTwo) {
       {},
       {"--model=x", "--no_such_flag=1"},
       {"--model=x", "--slots=none"},
+      {"--model=x", "--device=cuda:first"},
       {"--model=x", "--listen=nowhere"},
       {"--model=x", "--weights=float8"},
       {"--model=x", "--session_store=somewhere"},
@@ -160,6 +164,39 @@ TEST(CommandLineTest, MemoryThatIsNotThereExitsWithOne) {
   ServerProcess server({model, "--prefix_cache_bytes=1000000000000000"});
   EXPECT_EQ(server.Wait(), 1);
   EXPECT_THAT(server.Errors(), HasSubstr("leave nothing for slots"));
+}
+
+// Holds in a build with CUDA and in one without, on a machine without a card.
+TEST(DeviceFlagTest, WithoutACardTheServerSaysWhyAndServesOnTheProcessor) {
+  if (CudaDevices().ok()) GTEST_SKIP() << "this machine has a card";
+  ServerProcess server({"--model=" FLASH_SOURCE_DIR "/tests/cases/paper"});
+  ASSERT_TRUE(server.WaitUntilServing()) << server.Errors();
+  const std::string errors = server.Errors();
+  const std::string why(CudaDevices().status().message());
+  EXPECT_THAT(errors, HasSubstr("on the processor: " + why + "\n"));
+  EXPECT_THAT(errors, HasSubstr(" on cpu "));
+  // That line, what was loaded, and the address.
+  EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 3) << errors;
+  EXPECT_EQ(Caller(server.address()).Info().device(), "cpu");
+}
+
+TEST(DeviceFlagTest, WhereTheProcessorIsAskedForNothingIsSaidOfCards) {
+  ServerProcess server(
+      {"--model=" FLASH_SOURCE_DIR "/tests/cases/paper", "--device=cpu"});
+  ASSERT_TRUE(server.WaitUntilServing()) << server.Errors();
+  EXPECT_THAT(server.Errors(), Not(HasSubstr("on the processor")));
+}
+
+TEST(DeviceFlagTest, ACardThatIsNotThereExitsWithOne) {
+  for (const std::string device : {"cuda", "cuda:1000"}) {
+    if (device == "cuda" && CudaDevices().ok()) continue;
+    ServerProcess server({"--model=" FLASH_SOURCE_DIR "/tests/cases/paper",
+                          "--device=" + device});
+    EXPECT_EQ(server.Wait(), 1);
+    const std::string errors = server.Errors();
+    EXPECT_THAT(errors, HasSubstr("--device is \"" + device + "\": "));
+    EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
+  }
 }
 
 TEST(CommandLineTest, AnAddressInUseExitsWithOne) {
