@@ -22,9 +22,9 @@ constexpr int64_t kMaxStateBytes = int64_t{16} << 20;
 const SnapshotCodec& Codec(SnapshotCompression compression) {
   static const Fingerprint fingerprint = {"m", "t", "s", "n"};
   static const SnapshotCodec plain(fingerprint, SnapshotCompression::kNone,
-                                   kMaxStateBytes);
+                                   {.max_state_bytes = kMaxStateBytes});
   static const SnapshotCodec small(fingerprint, SnapshotCompression::kZstd,
-                                   kMaxStateBytes);
+                                   {.max_state_bytes = kMaxStateBytes});
   return compression == SnapshotCompression::kNone ? plain : small;
 }
 
