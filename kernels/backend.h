@@ -108,6 +108,7 @@ struct Workload {
   int64_t max_inputs = 0;  // of any Dense
   int64_t query_key_size = 0;
   int64_t chunk_size = 0;
+  int64_t max_host_numbers = 0;  // that OnHost() gives at a time
 };
 
 // Thread safety: one thread at a time.
@@ -219,7 +220,9 @@ class Backend {
                           MatrixView<const float> x, MatrixView<float> y) = 0;
 
   // The same numbers where the host can read them, until the next BeginStep().
-  virtual MatrixView<const float> OnHost(MatrixView<const float> x) = 0;
+  // The first device failure, as EndStep(): then they are not there.
+  virtual absl::StatusOr<MatrixView<const float>> OnHost(
+      MatrixView<const float> x) = 0;
 };
 
 }  // namespace flash

@@ -38,16 +38,19 @@ absl::StatusOr<Device> MakeProcessor(const ServerConfig& config) {
 
 // 0 once the card is gone: then there is nothing to be had of it.
 int64_t FreeBytesOf(int card) {
-  const auto cards = CudaDevices();
-  if (!cards.ok()) return 0;
-  const auto found = ChooseCard(*cards, card);
+  const auto found = FindCudaDevice(card);
   return found.ok() ? found->free_bytes : 0;
 }
 
-absl::StatusOr<Device> MakeCard(const ServerConfig& config) {
+absl::StatusOr<CudaDevice> ChooseCard() {
   const auto cards = CudaDevices();
   if (!cards.ok()) return cards.status();
-  const auto card = ChooseCard(*cards, config.card);
+  return CardWithMostFreeMemory(*cards);
+}
+
+absl::StatusOr<Device> MakeCard(const ServerConfig& config) {
+  const auto card =
+      config.card.has_value() ? FindCudaDevice(*config.card) : ChooseCard();
   if (!card.ok()) return card.status();
   auto backend = MakeCudaBackend({.device = card->index});
   if (!backend.ok()) return backend.status();
@@ -67,22 +70,11 @@ absl::StatusOr<Device> MakeCard(const ServerConfig& config) {
 
 }  // namespace
 
-absl::StatusOr<CudaDevice> ChooseCard(const std::vector<CudaDevice>& cards,
-                                      std::optional<int> index) {
-  const auto found =
-      index.has_value()
-          ? std::find_if(
-                cards.begin(), cards.end(),
-                [&](const CudaDevice& card) { return card.index == *index; })
-          : std::max_element(cards.begin(), cards.end(),
-                             [](const CudaDevice& a, const CudaDevice& b) {
-                               return a.free_bytes < b.free_bytes;
-                             });
-  if (found != cards.end()) return *found;
-  return absl::UnavailableError(
-      index.has_value() ? absl::StrCat("there is no card ", *index, " among ",
-                                       cards.size(), " (they count from 0)")
-                        : "this machine has no card");
+CudaDevice CardWithMostFreeMemory(const std::vector<CudaDevice>& cards) {
+  return *std::max_element(cards.begin(), cards.end(),
+                           [](const CudaDevice& a, const CudaDevice& b) {
+                             return a.free_bytes < b.free_bytes;
+                           });
 }
 
 absl::StatusOr<Device> MakeDevice(const ServerConfig& config) {

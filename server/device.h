@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,10 +40,8 @@ struct Device {
 // that names the flag, if a card was asked for and is not to be had.
 absl::StatusOr<Device> MakeDevice(const ServerConfig& config);
 
-// Of `cards` the one with this index, or with no index the one with the most
-// free memory; of several equal ones the first. UNAVAILABLE if there is none.
-absl::StatusOr<CudaDevice> ChooseCard(const std::vector<CudaDevice>& cards,
-                                      std::optional<int> index);
+// Of several equal ones the first. REQUIRES: there is one.
+CudaDevice CardWithMostFreeMemory(const std::vector<CudaDevice>& cards);
 
 }  // namespace flash
 

@@ -113,7 +113,8 @@ class CpuBackend final : public Backend {
   void FindFaults(MatrixView<const float> x) override;
   void GatherRows(std::span<const int32_t> rows, MatrixView<const float> x,
                   MatrixView<float> y) override;
-  MatrixView<const float> OnHost(MatrixView<const float> x) override {
+  absl::StatusOr<MatrixView<const float>> OnHost(
+      MatrixView<const float> x) override {
     return x;
   }
 

@@ -9,7 +9,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/check.h"
-#include "kernels/cuda/cuda_devices.h"
 #include "kernels/cuda/cuda_handles.h"
 #include "kernels/cuda/dense_weight.h"
 #include "kernels/cuda/device_memory.h"
@@ -100,7 +99,8 @@ class CudaBackend final : public Backend {
   void FindFaults(MatrixView<const float> x) override;
   void GatherRows(std::span<const int32_t> rows, MatrixView<const float> x,
                   MatrixView<float> y) override;
-  MatrixView<const float> OnHost(MatrixView<const float> x) override;
+  absl::StatusOr<MatrixView<const float>> OnHost(
+      MatrixView<const float> x) override;
 
  private:
   // Remembers the first failure.
@@ -146,6 +146,7 @@ class CudaBackend final : public Backend {
   void CountAttend(const Attention& attention, const LayerState& state);
 
   absl::Status ReserveSums(int64_t outputs);
+  absl::Status ReserveOnHost(size_t bytes);
   void RunInt8(const DenseWeight& weight, MatrixView<const float> x,
                Int8Sums::Epilogue epilogue, MatrixView<float> y);
   void RunFloat(const DenseWeight& weight, MatrixView<const float> x,
@@ -261,6 +262,8 @@ absl::Status CudaBackend::Reserve(const Workload& workload) {
   absl::StatusOr<PinnedBytes> pinned = AllocatePinned(rows * sizeof(RowReport));
   if (!pinned.ok()) return pinned.status();
   reports_on_host_ = *std::move(pinned);
+  status = ReserveOnHost(workload.max_host_numbers * sizeof(float));
+  if (!status.ok()) return status;
   const size_t of_rows =
       rows * (sizeof(Row) + sizeof(RowRun) + 2 * sizeof(RowTile));
   auto upload = StepUpload::Create(of_rows + kUploadBytes, stream_.get());
@@ -612,23 +615,27 @@ void CudaBackend::GatherRows(std::span<const int32_t> rows,
        y.First(static_cast<int64_t>(rows.size())));
 }
 
-MatrixView<const float> CudaBackend::OnHost(MatrixView<const float> x) {
-  const size_t bytes = x.rows * x.row_stride * sizeof(float);
-  if (bytes > on_host_size_) {
-    absl::StatusOr<PinnedBytes> pinned = AllocatePinned(bytes);
-    if (!pinned.ok()) {
-      Check(pinned.status());
-      return {};
-    }
-    on_host_ = *std::move(pinned);
-    on_host_size_ = bytes;
-  }
+absl::Status CudaBackend::ReserveOnHost(size_t bytes) {
+  if (bytes <= on_host_size_) return absl::OkStatus();
+  absl::StatusOr<PinnedBytes> pinned = AllocatePinned(bytes);
+  if (!pinned.ok()) return pinned.status();
+  on_host_ = *std::move(pinned);
+  on_host_size_ = bytes;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MatrixView<const float>> CudaBackend::OnHost(
+    MatrixView<const float> x) {
+  const absl::Status room =
+      ReserveOnHost(x.rows * x.row_stride * sizeof(float));
+  if (!room.ok()) return room;
   auto* host = reinterpret_cast<float*>(on_host_.get());
   if (x.rows > 0) {
     const size_t used = ((x.rows - 1) * x.row_stride + x.cols) * sizeof(float);
     Download(host, reinterpret_cast<const std::byte*>(x.data), used);
   }
-  return {host, x.rows, x.cols, x.row_stride};
+  if (!failure_.ok()) return failure_;
+  return MatrixView<const float>{host, x.rows, x.cols, x.row_stride};
 }
 
 }  // namespace
@@ -636,7 +643,7 @@ MatrixView<const float> CudaBackend::OnHost(MatrixView<const float> x) {
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
     const CudaOptions& options) {
-  const absl::StatusOr<CudaDevice> found = cuda::FindDevice(options.device);
+  const absl::StatusOr<CudaDevice> found = FindCudaDevice(options.device);
   if (!found.ok()) return found.status();
   const CudaDevice& device = *found;
   if (device.compute_major < cuda::kLeastComputeMajor) {

@@ -24,9 +24,14 @@ struct CudaDevice {
   int compute_minor = 0;
 };
 
-// The cards that this process sees, at least one. UNAVAILABLE, with the reason,
-// if there is none: this build has no CUDA, there is no driver, or no card.
+// The cards that this process sees and that answer, at least one. UNAVAILABLE,
+// with the reason, if there is none: this build has no CUDA, there is no
+// driver, or no card. Looking takes some memory of each.
 absl::StatusOr<std::vector<CudaDevice>> CudaDevices();
+
+// Card `index`, which becomes this thread's current one. UNAVAILABLE if there
+// is no such card. Takes some memory of that card alone.
+absl::StatusOr<CudaDevice> FindCudaDevice(int index);
 
 struct CudaOptions {
   int device = 0;

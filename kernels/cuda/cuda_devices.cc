@@ -1,13 +1,15 @@
-#include "kernels/cuda/cuda_devices.h"
+// Which cards there are.
 
 #include <cuda_runtime.h>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/cuda_handles.h"
 
 namespace flash {
-namespace cuda {
 namespace {
+
+using cuda::NoCard;
 
 absl::StatusOr<int> NumDevices() {
   int count = 0;
@@ -19,7 +21,7 @@ absl::StatusOr<int> NumDevices() {
 
 }  // namespace
 
-absl::StatusOr<CudaDevice> FindDevice(int index) {
+absl::StatusOr<CudaDevice> FindCudaDevice(int index) {
   const absl::StatusOr<int> count = NumDevices();
   if (!count.ok()) return count.status();
   if (index < 0 || index >= *count) {
@@ -40,17 +42,20 @@ absl::StatusOr<CudaDevice> FindDevice(int index) {
                     .compute_minor = properties.minor};
 }
 
-}  // namespace cuda
-
 absl::StatusOr<std::vector<CudaDevice>> CudaDevices() {
-  const absl::StatusOr<int> count = cuda::NumDevices();
+  const absl::StatusOr<int> count = NumDevices();
   if (!count.ok()) return count.status();
   std::vector<CudaDevice> devices;
+  absl::Status failure;
   for (int index = 0; index < *count; ++index) {
-    absl::StatusOr<CudaDevice> device = cuda::FindDevice(index);
-    if (!device.ok()) return device.status();
-    devices.push_back(*std::move(device));
+    absl::StatusOr<CudaDevice> device = FindCudaDevice(index);
+    if (device.ok()) {
+      devices.push_back(*std::move(device));
+    } else {  // the others may be sound
+      failure = device.status();
+    }
   }
+  if (devices.empty()) return failure;
   return devices;
 }
 

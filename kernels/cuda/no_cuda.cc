@@ -14,6 +14,8 @@ absl::Status NoCuda() {
 
 absl::StatusOr<std::vector<CudaDevice>> CudaDevices() { return NoCuda(); }
 
+absl::StatusOr<CudaDevice> FindCudaDevice(int) { return NoCuda(); }
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(const CudaOptions&) {
   return NoCuda();
 }

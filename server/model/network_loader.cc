@@ -272,7 +272,9 @@ class NetworkLoader {
     Fail(backend_.Reserve({.max_rows = options_.max_rows,
                            .max_inputs = max_inputs_,
                            .query_key_size = config_.query_key_size,
-                           .chunk_size = config_.chunk_size}));
+                           .chunk_size = config_.chunk_size,
+                           .max_host_numbers = options_.max_logits_rows *
+                                               Padded(config_.vocab_size)}));
     if (!status_.ok()) return;
     std::unique_ptr<Buffer> memory;
     absl::StatusOr<Activations> activations = Activations::Allocate(

@@ -93,7 +93,8 @@ class FailingBackend final : public Backend {
                   MatrixView<float> y) override {
     device_->GatherRows(rows, x, y);
   }
-  MatrixView<const float> OnHost(MatrixView<const float> x) override {
+  absl::StatusOr<MatrixView<const float>> OnHost(
+      MatrixView<const float> x) override {
     return device_->OnHost(x);
   }
 

@@ -105,7 +105,8 @@ class EagerBackend final : public Backend {
     backend_->GatherRows(rows, x, y);
     Finish();
   }
-  MatrixView<const float> OnHost(MatrixView<const float> x) override {
+  absl::StatusOr<MatrixView<const float>> OnHost(
+      MatrixView<const float> x) override {
     return backend_->OnHost(x);
   }
 

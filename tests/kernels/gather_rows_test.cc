@@ -26,7 +26,7 @@ TEST_P(GatherRowsTest, ShowsTheHostTheSameNumbers) {
   const TestBackend backend = Make();
   RandomSource random(1);
   const Matrix x = Matrix::Random(3, 17, random);
-  const MatrixView<const float> seen = backend->OnHost(x.view());
+  const MatrixView<const float> seen = *backend->OnHost(x.view());
   ASSERT_EQ(seen.rows, 3);
   ASSERT_EQ(seen.cols, 17);
   for (int64_t row = 0; row < 3; ++row) {

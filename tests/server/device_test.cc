@@ -13,20 +13,8 @@ std::vector<CudaDevice> Cards() {
           {.index = 2, .name = "c", .free_bytes = 300}};
 }
 
-TEST(ChooseCardTest, TakesTheOneWithTheMostFreeMemory) {
-  EXPECT_EQ(ChooseCard(Cards(), std::nullopt)->name, "b");
-}
-
-TEST(ChooseCardTest, TakesTheOneThatIsNamed) {
-  EXPECT_EQ(ChooseCard(Cards(), 0)->name, "a");
-  EXPECT_EQ(ChooseCard(Cards(), 2)->name, "c");
-}
-
-TEST(ChooseCardTest, SaysWhichCardThereIsNot) {
-  const absl::Status status = ChooseCard(Cards(), 3).status();
-  EXPECT_TRUE(absl::IsUnavailable(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("card 3 among 3"));
-  EXPECT_TRUE(absl::IsUnavailable(ChooseCard({}, std::nullopt).status()));
+TEST(DeviceTest, OfSeveralCardsTakesTheOneWithTheMostFreeMemory) {
+  EXPECT_EQ(CardWithMostFreeMemory(Cards()).name, "b");
 }
 
 TEST(DeviceTest, TheProcessorAsksForNoReason) {
@@ -52,7 +40,7 @@ TEST(DeviceTest, AutoIsTheCardOrElseTheProcessorAndAReason) {
   const auto cards = CudaDevices();
   if (cards.ok()) {
     EXPECT_EQ(device->kind, "cuda");
-    EXPECT_EQ(device->name, ChooseCard(*cards, std::nullopt)->name);
+    EXPECT_EQ(device->name, CardWithMostFreeMemory(*cards).name);
     EXPECT_GT(device->free_card_bytes(), 0);
   } else {
     EXPECT_EQ(device->kind, "cpu");
