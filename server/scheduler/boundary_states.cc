@@ -100,10 +100,11 @@ void BoundaryStates::Give(const Due& due,
 
 void BoundaryStates::Drop(const LiveRequest& request) {
   std::erase_if(due_, [&](const Due& due) { return due.request == &request; });
-  // One that goes on elsewhere, or was cut off, may yet need it.
+  // One that goes on elsewhere, or was cut off, may yet need it: also one whose
+  // device has failed, which is INTERNAL. It expires by itself.
   const absl::Status& outcome = request.outcome();
   if (!HasCheckpoints(request.request()) || absl::IsCancelled(outcome) ||
-      absl::IsUnavailable(outcome)) {
+      absl::IsUnavailable(outcome) || absl::IsInternal(outcome)) {
     return;
   }
   const bool was_resumed = !request.request().prior_output_ids.empty();

@@ -70,6 +70,7 @@ bool Scheduler::RunOnce() {
                        options_.now() - step_start_);
   }
   busy = Retire() || busy;
+  if (!states_.device_status().ok()) FailDevice(states_.device_status());
   CountRequests();
   return busy && device_status_.ok();
 }
@@ -101,7 +102,10 @@ void Scheduler::FinishForTime(LiveRequest& request) {
     if (!output.finished.has_value()) {
       request.Finish(output, FinishReason::kTimeLimit);
     }
-    Conclude(request, output);
+    // CopyStates() does those whose state is to be copied, so many a turn.
+    const bool is_copied =
+        request.request().save && output.phase == Phase::kDecode;
+    if (!is_copied) Conclude(request, output);
   }
 }
 
@@ -273,8 +277,7 @@ bool Scheduler::EndEmptyPrompts() {
 
 void Scheduler::FailDevice(const absl::Status& status) {
   device_status_ = status;
-  EndAll(DeviceFailure(status),
-         absl::UnavailableError("the device has failed"));
+  EndAll(DeviceFailure(status), absl::UnavailableError(kDeviceFailedWords));
 }
 
 void Scheduler::EndAll(const absl::Status& running,
@@ -385,7 +388,7 @@ TextSaver::Taken Scheduler::TakeSnapshot(std::string_view owner,
            output_index >= 0 && output_index < request.num_outputs;
   };
   if (!device_status_.ok()) {
-    return absl::UnavailableError("the device has failed");
+    return absl::UnavailableError(kDeviceFailedWords);
   }
   for (const std::unique_ptr<LiveRequest>& request : live_) {
     if (!is_meant(request->request())) continue;

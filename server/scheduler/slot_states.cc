@@ -10,7 +10,7 @@ namespace flash {
 
 absl::Status DeviceFailure(const absl::Status& why) {
   return absl::InternalError(
-      absl::StrCat("the device has failed: ", std::string(why.message())));
+      absl::StrCat(kDeviceFailedWords, ": ", std::string(why.message())));
 }
 
 std::shared_ptr<const std::string> SlotStates::Save(int slot) {

@@ -12,8 +12,11 @@
 
 namespace flash {
 
-// What a request ends with whose device has failed. The words are those by
-// which the service tells it from other errors.
+// How the messages of requests begin whose device has failed: by them the
+// service tells these from others of the same code.
+inline constexpr char kDeviceFailedWords[] = "the device has failed";
+
+// What a request ends with whose device has failed.
 absl::Status DeviceFailure(const absl::Status& why);
 
 // Remembers when the device fails over a copy: it is no state then, and nobody

@@ -21,6 +21,8 @@ class StateWiper {
   // States that may wait here. One more is wiped by whoever brings it: so they
   // are a bounded part of memory.
   static constexpr size_t kMaxWaiting = 4;
+  // And one is being wiped.
+  static constexpr size_t kMaxStates = kMaxWaiting + 1;
 
   StateWiper();
   // Wipes what waits.

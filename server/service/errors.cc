@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "server/scheduler/slot_states.h"
 
 namespace flash {
 namespace {
@@ -64,9 +65,6 @@ absl::Status Printable(const absl::Status& status) {
   return absl::Status(status.code(), Excerpt(message, kMaxMessageBytes));
 }
 
-// How the engine's words for that begin; its draining has the same code.
-constexpr char kDeviceFailed[] = "the device has failed";
-
 // For statuses that come without a reason: from the engine, at the end of a
 // request.
 const char* DefaultReason(const absl::Status& status) {
@@ -80,7 +78,7 @@ const char* DefaultReason(const absl::Status& status) {
     case absl::StatusCode::kResourceExhausted:
       return "READER_TOO_SLOW";
     case absl::StatusCode::kUnavailable:
-      return absl::StartsWith(status.message(), kDeviceFailed)
+      return absl::StartsWith(status.message(), kDeviceFailedWords)
                  ? "DEVICE_FAILED"
                  : "SHUTTING_DOWN";
     case absl::StatusCode::kDataLoss:
@@ -90,8 +88,9 @@ const char* DefaultReason(const absl::Status& status) {
     case absl::StatusCode::kCancelled:
       return "CANCELLED";
     default:
-      return absl::StartsWith(status.message(), kDeviceFailed) ? "DEVICE_FAILED"
-                                                               : "INTERNAL";
+      return absl::StartsWith(status.message(), kDeviceFailedWords)
+                 ? "DEVICE_FAILED"
+                 : "INTERNAL";
   }
 }
 
