@@ -44,8 +44,11 @@ absl::StatusOr<std::chrono::milliseconds> MillisecondsOf(
 absl::Status CheckServer(const std::string& server) {
   const size_t colon = server.rfind(':');
   int port = 0;
+  // "::1" is an address of IPv6 that lacks brackets and a port.
+  const bool is_bare =
+      absl::StrContains(server, "::") && !absl::StrContains(server, "[");
   if (absl::StartsWith(server, "unix:") ||
-      (colon != std::string::npos && colon > 0 &&
+      (!is_bare && colon != std::string::npos && colon > 0 &&
        absl::SimpleAtoi(server.substr(colon + 1), &port) && port >= 1 &&
        port <= 65535)) {
     return absl::OkStatus();

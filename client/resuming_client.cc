@@ -140,6 +140,7 @@ class ResumingClient::Run {
   bool IsWorthAnother(const grpc::Status& status) {
     // gRPC's own errors have none.
     const std::string reason = ErrorReason(status);
+    if (reason.empty() && !progress_.may_begin_again()) return false;
     switch (status.error_code()) {
       case grpc::StatusCode::UNAVAILABLE:
         return true;

@@ -1,12 +1,23 @@
 #include "client/stream_progress.h"
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 
 namespace flash {
 namespace {
+
+// 128 bits of chance.
+std::string RandomId() {
+  std::random_device random;
+  std::string id = "call-";
+  for (int i = 0; i < 4; ++i) {
+    absl::StrAppend(&id, absl::Hex(uint32_t{random()}, absl::kZeroPad8));
+  }
+  return id;
+}
 
 // Cuts from `text`, which begins at `offset`, what comes before `told`, and
 // moves both to behind it. `told` is always the end of a character, so what is
@@ -33,12 +44,25 @@ absl::Status Differs(const std::string& what, const T& was, const T& is) {
 
 }  // namespace
 
+StreamProgress::StreamProgress(v1::GenerateRequest request)
+    : request_(std::move(request)) {
+  if (!ClaimsSession() || !request_.request_id().empty()) return;
+  request_.set_request_id(RandomId());
+  has_own_id_ = true;
+}
+
 v1::GenerateRequest StreamProgress::BeginStream(
     std::chrono::milliseconds elapsed) {
   ++num_streams_;
   prompt_bytes_ = 0;
   v1::GenerateRequest request = request_;
-  if (!accepted()) return request;
+  if (!accepted()) {
+    // It may have got there all the same.
+    if (num_streams_ > 1 && ClaimsSession() && has_own_id_) {
+      request.mutable_session()->set_takeover_epoch(0);
+    }
+    return request;
+  }
   request.set_request_id(accepted_->request_id());
   request.mutable_sampling()->set_seed(accepted_->seed());
   v1::Stopping& stopping = *request.mutable_stopping();
@@ -59,7 +83,7 @@ v1::GenerateRequest StreamProgress::BeginStream(
                                                         output.ids.end()};
     }
   }
-  if (request.has_session() && !request.session().unchanged()) {
+  if (ClaimsSession()) {
     request.mutable_session()->set_takeover_epoch(accepted_->session_epoch());
   }
   return request;

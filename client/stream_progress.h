@@ -24,8 +24,8 @@ namespace flash {
 // Thread safety: one thread at a time.
 class StreamProgress {
  public:
-  explicit StreamProgress(v1::GenerateRequest request)
-      : request_(std::move(request)) {}
+  // A request that claims a session gets an id of its own, if it has none.
+  explicit StreamProgress(v1::GenerateRequest request);
 
   // The request for the next stream, whose events Take() is then given.
   // `elapsed`: since the call was accepted, of its time limit.
@@ -39,6 +39,12 @@ class StreamProgress {
   std::optional<v1::GenerateEvent> TakeHeld();
 
   bool accepted() const { return accepted_.has_value(); }
+  // Whether the last stream may be followed by another although nobody knows
+  // what the server made of it: not if it may have written a session under an
+  // id that does not tell.
+  bool may_begin_again() const {
+    return accepted() || !ClaimsSession() || has_own_id_;
+  }
   // Every output is over.
   bool complete() const;
   // Of all outputs, those included that the caller had before.
@@ -59,9 +65,13 @@ class StreamProgress {
   absl::StatusOr<bool> TakeFinished(v1::GenerateEvent& event);
   absl::StatusOr<Output*> Find(uint32_t output_index);
   bool has_news() const;
+  bool ClaimsSession() const {
+    return request_.has_session() && !request_.session().unchanged();
+  }
   void Correct(v1::Usage& usage) const;
 
-  const v1::GenerateRequest request_;
+  v1::GenerateRequest request_;
+  bool has_own_id_ = false;  // that is random
   std::optional<v1::Accepted> accepted_;
   std::vector<Output> outputs_;
   uint64_t num_streams_ = 0;

@@ -1,6 +1,7 @@
 #include "server/service/request_parser.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -54,6 +55,18 @@ void CheckSession(const v1::GenerateRequest& wire, FieldChecks& checks) {
                  "is set; a session that is unchanged is not claimed");
     }
     return;
+  }
+  constexpr uint64_t kMostEpoch = std::numeric_limits<int64_t>::max();
+  if (session.takeover_epoch() > kMostEpoch) {
+    checks.Add("session.takeover_epoch",
+               absl::StrCat("is ", session.takeover_epoch(),
+                            "; it must be at most ", kMostEpoch));
+  }
+  if (session.has_takeover_epoch() && session.takeover_epoch() == 0 &&
+      wire.request_id().empty()) {
+    checks.Add("session.takeover_epoch",
+               "is 0, and request_id, by which the call that was cut off is "
+               "known, is not set");
   }
   if (wire.has_save_session() && !wire.save_session()) {
     checks.Add("save_session",

@@ -86,7 +86,7 @@ void ExportCall::OnWriteDone(bool ok) {
   linger_->OnProgress();
   if (!ok) {
     Finish(ToGrpcStatus(absl::CancelledError("cancelled")));
-  } else if (Clock::now() > last_moment_) {
+  } else if (num_sent_ < session_->size() && Clock::now() > last_moment_) {
     Finish(ToGrpcStatus(TooLate("did not read the session within",
                                 kMaxLingers * parts_.linger)));
   } else {

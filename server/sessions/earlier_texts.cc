@@ -20,13 +20,12 @@ std::string NameOf(const std::string& owner, const std::string& id) {
 
 void EarlierTexts::Keep(const std::string& owner, const std::string& id,
                         SessionHead head,
-                        std::shared_ptr<const std::string> body,
-                        int64_t epoch) {
+                        std::shared_ptr<const std::string> body) {
   head.owner = owner;
-  head.epoch = epoch;
   head.expires = table_.now() + time_;
-  Kept kept{NameOf(owner, id), static_cast<int64_t>(body->size()),
-            head.expires};
+  Kept kept{.name = NameOf(owner, id),
+            .bytes = static_cast<int64_t>(body->size()),
+            .expires = head.expires};
   const Blob blob{WriteSessionHead(head), std::move(body)};
   const auto put = [&] {
     return table_.store().Put(kept.name, blob, std::nullopt, head.expires);
@@ -35,21 +34,23 @@ void EarlierTexts::Keep(const std::string& owner, const std::string& id,
   if (absl::IsResourceExhausted(version.status()) && MakeRoom(kept.bytes)) {
     version = put();
   }
-  if (version.ok()) Remember(std::move(kept));
+  if (!version.ok()) return;
+  kept.version = *version;
+  Remember(std::move(kept));
 }
 
-void EarlierTexts::KeepOn(const std::string& owner, const std::string& id,
-                          int64_t epoch) {
+void EarlierTexts::KeepOn(const std::string& owner, const std::string& id) {
   const std::string name = NameOf(owner, id);
   const auto found = table_.store().GetHead(name);
   if (!found.ok()) return;
   auto head = ReadSessionHead(found->head);
   if (!head.ok() || head->owner != owner) return;
-  head->epoch = epoch;
   head->expires = table_.now() + time_;
   const auto version = table_.store().PutHead(name, WriteSessionHead(*head),
                                               found->version, head->expires);
-  if (version.ok()) Remember({name, found->body_bytes, head->expires});
+  if (version.ok()) {
+    Remember({name, *version, found->body_bytes, head->expires});
+  }
 }
 
 absl::StatusOr<std::shared_ptr<const Snapshot>> EarlierTexts::Read(
@@ -58,9 +59,10 @@ absl::StatusOr<std::shared_ptr<const Snapshot>> EarlierTexts::Read(
   if (!found.ok()) return table_.Told(found.status(), id);
   const auto earlier = ReadSessionHead(found->blob.head);
   if (!earlier.ok()) return table_.Told(earlier.status(), id);
+  // Any other chain is an older answer's: what came before the last one was not
+  // to be kept.
   if (earlier->owner != owner || earlier->expires <= table_.now() ||
-      (earlier->epoch != head.written_epoch &&
-       earlier->epoch != head.repeated_epoch)) {
+      earlier->first_epoch != head.written_first_epoch) {
     return absl::NotFoundError("there is none");
   }
   auto snapshot = table_.codec().Decode(*found->blob.body);
@@ -72,9 +74,21 @@ void EarlierTexts::Forget(const std::string& owner, const std::string& id) {
   (void)table_.store().Delete(NameOf(owner, id), std::nullopt);
 }
 
+bool EarlierTexts::DropExpired() {
+  {
+    MutexLock lock(&mutex_);
+    const bool front_expired =
+        !kept_.empty() && kept_.front().expires <= table_.now();
+    if (!front_expired && !some_expired_) return false;
+    some_expired_ = false;
+  }
+  table_.Sweep();
+  return true;
+}
+
 bool EarlierTexts::MakeRoom(int64_t bytes) {
   int64_t freed = 0;
-  bool any = false;
+  bool any = DropExpired();
   while (freed < bytes) {
     Kept kept;
     {
@@ -83,7 +97,8 @@ bool EarlierTexts::MakeRoom(int64_t bytes) {
       kept = std::move(kept_.front());
       kept_.pop_front();
     }
-    if (!table_.store().Delete(kept.name, std::nullopt).ok()) continue;
+    // One that was written over since stands further behind.
+    if (!table_.store().Delete(kept.name, kept.version).ok()) continue;
     any = true;
     freed += kept.bytes;
   }
@@ -95,6 +110,7 @@ void EarlierTexts::Remember(Kept kept) {
   MutexLock lock(&mutex_);
   while (!kept_.empty() &&
          (kept_.front().expires <= now || kept_.size() >= kMaxRemembered)) {
+    some_expired_ = true;  // or will
     kept_.pop_front();
   }
   kept_.push_back(std::move(kept));

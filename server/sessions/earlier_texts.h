@@ -20,8 +20,9 @@
 namespace flash {
 
 // One for each session at most. They stand in the sessions' store beside them,
-// where every server finds them, and count towards its room; they are the first
-// to go where that is full, the oldest before the others.
+// where every server finds them, and count towards its room. Where that is full
+// those that this server has kept are the first to go, the oldest before the
+// others.
 //
 // Thread safety: every function may be called from any thread. They wait for
 // the store.
@@ -31,13 +32,13 @@ class EarlierTexts {
   EarlierTexts(SessionTable* table, absl::Duration time)
       : table_(*table), time_(time) {}
 
-  // `head` and `body` are what the claim `epoch` is about to replace. If they
+  // `head` and `body` are what the last claim is about to replace. If they
   // cannot be kept, the answer cannot be given again; nobody is told.
   void Keep(const std::string& owner, const std::string& id, SessionHead head,
-            std::shared_ptr<const std::string> body, int64_t epoch);
-  // The claim `epoch` is about to write the same answer once more: what it goes
-  // on from stays.
-  void KeepOn(const std::string& owner, const std::string& id, int64_t epoch);
+            std::shared_ptr<const std::string> body);
+  // The same answer is about to be written once more: what it goes on from
+  // stays.
+  void KeepOn(const std::string& owner, const std::string& id);
 
   // What the session was before the answer that `head`, which is the session's
   // as it is now, has last been written by. NOT_FOUND.
@@ -55,17 +56,21 @@ class EarlierTexts {
  private:
   struct Kept {
     std::string name;
+    int64_t version = 0;  // BlobStore's
     int64_t bytes = 0;
     absl::Time expires;
   };
 
   void Remember(Kept kept);
+  // Lets the store delete what has expired, if there is any of this server's.
+  bool DropExpired();
 
   SessionTable& table_;
   const absl::Duration time_;
 
   Mutex mutex_;
   std::deque<Kept> kept_ ABSL_GUARDED_BY(mutex_);  // by this server, in order
+  bool some_expired_ ABSL_GUARDED_BY(mutex_) = false;  // and may be there still
 };
 
 }  // namespace flash

@@ -1,5 +1,6 @@
 #include "server/sessions/session_claims.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +19,21 @@ bool IsClaimed(const SessionHead& head, int64_t epoch) {
   return head.lease.has_value() && head.epoch == epoch;
 }
 
-// Whether the claim `epoch`, or what it was taken over from, has written the
-// answer that is there, and nothing has been written since.
-bool HasWritten(const SessionHead& head, int64_t epoch,
-                const std::string& request_id) {
-  if (head.written_epoch == 0 || head.last_request != request_id) return false;
-  return epoch == head.written_epoch ||
-         (epoch == head.repeated_epoch && epoch > head.written_epoch);
+// The claim that is taken over; 0: none is.
+int64_t TakenEpoch(const SessionHead& head, const std::string& request_id,
+                   std::optional<int64_t> takeover_epoch) {
+  if (takeover_epoch != kAnyEpoch) return takeover_epoch.value_or(0);
+  const bool is_its_own =
+      head.lease.has_value() && head.lease->request == request_id;
+  return is_its_own ? head.epoch : 0;
+}
+
+absl::Status WrittenSince(const std::string& id, const SessionHead& head,
+                          const std::string& why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("session ", QuotedId(id),
+                   " has been written since that epoch, by request ", "\"",
+                   head.last_request, "\"", why, ": it has the whole text"));
 }
 
 }  // namespace
@@ -50,17 +59,25 @@ absl::StatusOr<SessionClaim> SessionClaims::Claim(
   std::shared_ptr<const Snapshot> earlier;
   const auto claimed = table_.Change(owner, id, [&](SessionHead& head) {
     earlier = nullptr;
+    const absl::Status status =
+        CheckTakeover(claim, takeover_epoch, head, earlier);
+    if (!status.ok()) return status;
+    const int64_t taken_epoch = TakenEpoch(head, request_id, takeover_epoch);
     const absl::Time now = table_.now();
-    if (head.IsHeld(now) && takeover_epoch != head.epoch) {
+    if (head.IsHeld(now) && taken_epoch != head.epoch) {
       return SessionInUse(id, *head.lease);
     }
-    if (takeover_epoch.has_value()) {
-      const absl::Status status =
-          CheckTakeover(claim, *takeover_epoch, head, earlier);
-      if (!status.ok()) return status;
-    }
     ++head.epoch;
-    if (earlier != nullptr) head.repeated_epoch = head.epoch;
+    if (earlier != nullptr) {
+      head.first_epoch = head.written_first_epoch;
+      head.repeated_epoch = head.epoch;
+    } else if (taken_epoch == 0) {
+      head.first_epoch = head.epoch;
+      // A name that comes again is another request's from now on.
+      if (head.last_request == request_id) head.written_first_epoch = 0;
+    } else {
+      head.first_epoch = std::min(head.first_epoch, taken_epoch);
+    }
     head.lease = {.request = request_id,
                   .server = options_.server_id,
                   .ends = now + options_.lease};
@@ -88,23 +105,28 @@ absl::StatusOr<SessionClaim> SessionClaims::Claim(
 }
 
 absl::Status SessionClaims::CheckTakeover(
-    const SessionClaim& claim, int64_t epoch, const SessionHead& head,
-    std::shared_ptr<const Snapshot>& earlier) {
-  if (HasWritten(head, epoch, claim.request_id)) {
-    auto found = earlier_.Read(claim.owner, claim.id, head);
-    if (found.ok()) {
-      earlier = *std::move(found);
-      return absl::OkStatus();
-    }
-    if (!absl::IsNotFound(found.status())) return found.status();
-  } else if (head.written_epoch < epoch) {
-    return absl::OkStatus();
+    const SessionClaim& claim, std::optional<int64_t> takeover_epoch,
+    const SessionHead& head, std::shared_ptr<const Snapshot>& earlier) {
+  if (!takeover_epoch.has_value()) return absl::OkStatus();
+  const int64_t epoch = *takeover_epoch;
+  // Claims after the write that were no repeats were other requests'.
+  const int64_t last = std::max(head.written_epoch, head.repeated_epoch);
+  const bool is_its_own =
+      head.written_first_epoch > 0 && head.last_request == claim.request_id &&
+      (epoch == kAnyEpoch ||
+       (epoch >= head.written_first_epoch && epoch <= last));
+  if (!is_its_own) {
+    if (epoch == kAnyEpoch || epoch > last) return absl::OkStatus();
+    return WrittenSince(claim.id, head, "");
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "session ", QuotedId(claim.id), " has been written since epoch ", epoch,
-      ", by request \"", head.last_request,
-      "\", and what it was before is not kept any more: it has the whole "
-      "text"));
+  auto found = earlier_.Read(claim.owner, claim.id, head);
+  if (absl::IsNotFound(found.status())) {
+    return WrittenSince(claim.id, head,
+                        ", and what it was before is not kept any more");
+  }
+  if (!found.ok()) return found.status();
+  earlier = *std::move(found);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<SessionTable::Stored> SessionClaims::BeginCommit(
@@ -112,13 +134,16 @@ absl::StatusOr<SessionTable::Stored> SessionClaims::BeginCommit(
   std::shared_ptr<const std::string> body;
   auto stored = claim.repeats ? table_.Read(claim.owner, claim.id)
                               : table_.ReadBody(claim.owner, claim.id, body);
+  // What is damaged can be replaced all the same.
+  if (absl::IsDataLoss(stored.status())) {
+    stored = table_.Read(claim.owner, claim.id);
+  }
   if (!stored.ok()) return stored.status();
   if (!IsClaimed(stored->head, claim.epoch)) return LostClaim(claim);
   if (claim.repeats) {
-    earlier_.KeepOn(claim.owner, claim.id, claim.epoch);
-  } else {
-    earlier_.Keep(claim.owner, claim.id, stored->head, std::move(body),
-                  claim.epoch);
+    earlier_.KeepOn(claim.owner, claim.id);
+  } else if (body != nullptr) {
+    earlier_.Keep(claim.owner, claim.id, stored->head, std::move(body));
   }
   return stored;
 }
@@ -140,6 +165,7 @@ absl::StatusOr<SessionTable::Stored> SessionClaims::Commit(
     head.num_tokens = written.num_tokens;
     head.num_pending = written.num_pending;
     head.written_epoch = claim.epoch;
+    head.written_first_epoch = head.first_epoch;
     head.last_request = claim.request_id;
     head.lease.reset();
     head.Use(table_.now());

@@ -34,6 +34,9 @@ struct SessionClaim {
   bool repeats = false;  // it is to write the answer that is there once more
 };
 
+// In place of an epoch: whichever the request has had before, if any.
+inline constexpr int64_t kAnyEpoch = 0;
+
 // "Request R on server S holds the session."
 absl::Status SessionInUse(const std::string& id,
                           const SessionHead::Lease& lease);
@@ -43,8 +46,9 @@ absl::Status SessionInUse(const std::string& id,
 //
 // A session that has been written keeps what it was before for a while
 // (EarlierTexts). If the end of that answer was lost on its way, the same
-// request takes the session over by the epoch that it had, goes on from the
-// earlier text, and writes the same answer once more.
+// request takes the session over by an epoch that it had, however often, goes
+// on from the earlier text, and writes the same answer once more. So its id has
+// to be its own.
 //
 // Errors of every function, besides those that are named: SessionTable's.
 // Thread safety: every function may be called from any thread. They wait for
@@ -63,6 +67,7 @@ class SessionClaims {
 
   // NOT_FOUND. ABORTED if another request holds it, which the message names,
   // unless `takeover_epoch` is that claim's: then it is lost to this one.
+  // kAnyEpoch: that of `request_id`, if it has one.
   // FAILED_PRECONDITION if that claim, or a later one, has written the session,
   // unless that was `request_id` itself, and the earlier text is still there.
   absl::StatusOr<SessionClaim> Claim(const std::string& owner,
@@ -93,10 +98,10 @@ class SessionClaims {
     int64_t epoch = 0;
   };
 
-  // Sets `earlier` if the claim that took the session over with `epoch` is to
-  // write the answer that is there once more. FAILED_PRECONDITION if it would
-  // go on behind it.
-  absl::Status CheckTakeover(const SessionClaim& claim, int64_t epoch,
+  // Sets `earlier` if `claim` is to write the answer that is there once more.
+  // FAILED_PRECONDITION if it would go on behind it.
+  absl::Status CheckTakeover(const SessionClaim& claim,
+                             std::optional<int64_t> takeover_epoch,
                              const SessionHead& head,
                              std::shared_ptr<const Snapshot>& earlier);
   // Keeps what `claim` is about to replace, and reads the head that it does.

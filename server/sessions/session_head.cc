@@ -12,6 +12,8 @@ std::string WriteSessionHead(const SessionHead& head) {
   wire.set_num_pending(head.num_pending);
   wire.set_epoch(head.epoch);
   wire.set_written_epoch(head.written_epoch);
+  wire.set_first_epoch(head.first_epoch);
+  wire.set_written_first_epoch(head.written_first_epoch);
   wire.set_repeated_epoch(head.repeated_epoch);
   wire.set_created(absl::ToUnixMicros(head.created));
   wire.set_used(absl::ToUnixMicros(head.used));
@@ -39,6 +41,8 @@ absl::StatusOr<SessionHead> ReadSessionHead(std::string_view bytes) {
   head.num_pending = static_cast<int64_t>(wire.num_pending());
   head.epoch = static_cast<int64_t>(wire.epoch());
   head.written_epoch = static_cast<int64_t>(wire.written_epoch());
+  head.first_epoch = static_cast<int64_t>(wire.first_epoch());
+  head.written_first_epoch = static_cast<int64_t>(wire.written_first_epoch());
   head.repeated_epoch = static_cast<int64_t>(wire.repeated_epoch());
   head.created = absl::FromUnixMicros(wire.created());
   head.used = absl::FromUnixMicros(wire.used());

@@ -24,9 +24,12 @@ struct SessionHead {
 
   int64_t epoch = 0;          // of the last claim; 0: there was none
   int64_t written_epoch = 0;  // of the claim that wrote the body
-  // Of the last claim that was to write again what `written_epoch` had, if it
-  // is the later one of the two.
-  int64_t repeated_epoch = 0;
+  // Claims that one request took over from itself are a chain. The first epoch
+  // of the last claim's, and of the one that wrote the body (0: its answer is
+  // not to be given again).
+  int64_t first_epoch = 0;
+  int64_t written_first_epoch = 0;
+  int64_t repeated_epoch = 0;  // of the last claim that was to write it again
 
   absl::Time created;
   absl::Time used;

@@ -101,7 +101,8 @@ absl::StatusOr<std::vector<SessionInfo>> Sessions::Fork(
   const absl::Status room = CheckRoom(owner, count);
   if (!room.ok()) return room;
   SessionHead head = stored->head;
-  head.epoch = head.written_epoch = head.repeated_epoch = 0;
+  head.epoch = head.first_epoch = 0;
+  head.written_epoch = head.written_first_epoch = head.repeated_epoch = 0;
   head.lease.reset();
   head.created = table_.now();
   head.Use(head.created);

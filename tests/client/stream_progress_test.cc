@@ -170,6 +170,29 @@ TEST(StreamProgressTest, TakesOverTheSessionThatTheLastStreamClaimed) {
       reader.BeginStream(milliseconds(0)).session().has_takeover_epoch());
 }
 
+// A stream may have written the session and told nothing of it.
+TEST(StreamProgressTest, BeginsASessionAgainByAnIdOfItsOwn) {
+  v1::GenerateRequest request = Request(7);
+  request.mutable_session()->set_id("s");
+  StreamProgress progress(request);
+  EXPECT_TRUE(progress.may_begin_again());
+  const v1::GenerateRequest first = progress.BeginStream(milliseconds(0));
+  EXPECT_FALSE(first.session().has_takeover_epoch());
+  EXPECT_GE(first.request_id().size(), 32u);
+  const v1::GenerateRequest next = progress.BeginStream(milliseconds(0));
+  EXPECT_TRUE(next.session().has_takeover_epoch());
+  EXPECT_EQ(next.session().takeover_epoch(), 0u);
+  EXPECT_EQ(next.request_id(), first.request_id());
+  EXPECT_NE(StreamProgress(request).BeginStream(milliseconds(0)).request_id(),
+            first.request_id());
+
+  request.set_request_id("perhaps not the first of this name");
+  StreamProgress named(request);
+  EXPECT_FALSE(named.may_begin_again());
+  Told(named, RightAnswer(request, {.session_epoch = 4}), 1);
+  EXPECT_TRUE(named.may_begin_again());
+}
+
 TEST(StreamProgressTest, FindsAnAnswerThatDiffers) {
   const v1::GenerateRequest request = Request(7);
   StreamProgress progress(request);

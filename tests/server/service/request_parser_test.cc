@@ -252,6 +252,13 @@ TEST_F(RequestParserTest, RefusesWhatNoSessionCanDo) {
   EXPECT_TRUE(Parse(wire).ok());
   wire.mutable_session()->set_takeover_epoch(1);
   EXPECT_THAT(Violation(wire, "session.takeover_epoch"), HasSubstr("claimed"));
+  wire.mutable_session()->clear_unchanged();
+  wire.mutable_session()->set_takeover_epoch(0);
+  EXPECT_THAT(Violation(wire, "session.takeover_epoch"),
+              HasSubstr("request_id"));
+  wire.mutable_session()->set_takeover_epoch(~uint64_t{0});
+  EXPECT_THAT(Violation(wire, "session.takeover_epoch"),
+              HasSubstr("at most 9223372036854775807"));
 }
 
 TEST_F(RequestParserTest, CountsTheSessionsTokensToo) {

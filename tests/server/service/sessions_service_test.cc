@@ -273,6 +273,26 @@ TEST_F(SessionsServiceTest, ARequestGetsTheRestOfWhatItHasWritten) {
               "SESSION_MISMATCH");
 }
 
+// Its Accepted is lost too, so the epoch is not known.
+TEST_F(SessionsServiceTest, ARequestThatHeardNothingGetsWhatItHasWritten) {
+  Start();
+  const auto begin = Stream(Saved(TextRequest("prompt", 4)));
+  const std::string id = begin.SessionId();
+  auto request = GoOn(id, 10);
+  request.set_request_id("cut");
+  request.mutable_session()->set_takeover_epoch(0);
+  const auto whole = Stream(request);
+  ASSERT_TRUE(whole.status.ok()) << whole.status.error_message();
+  for (int round = 0; round < 3; ++round) {
+    const auto again = Stream(request);
+    ASSERT_TRUE(again.status.ok()) << again.status.error_message();
+    EXPECT_EQ(again.Ids(), whole.Ids());
+  }
+  v1::Session session;
+  ASSERT_TRUE(Get(id, &session).ok());
+  EXPECT_EQ(session.num_tokens(), 7 + 14u);
+}
+
 // A client whose connection takes little, and a server that keeps the rest.
 class UnreadSessionsTest : public SessionsServiceTest {
  protected:

@@ -267,12 +267,60 @@ TEST_F(SessionClaimsTest, GivesItAgainHoweverOftenItIsLost) {
   }
 }
 
+// Whatever epoch of its own the request was told last.
+TEST_F(SessionClaimsTest, GivesItAgainByAnyEpochOfTheChain) {
+  const std::string id = Create(kAnn, "one");
+  const auto first = sessions_->Claim(kAnn, id, "r1", std::nullopt);
+  std::vector<int64_t> epochs = {first->epoch};
+  // Taken over before anything was written; its Accepted is lost.
+  const auto second = sessions_->Claim(kAnn, id, "r1", first->epoch);
+  ASSERT_TRUE(second.ok()) << second.status();
+  ASSERT_TRUE(sessions_->Commit(*second, Text("one, two", 20)).ok());
+  epochs.push_back(second->epoch);
+  for (int round = 0; round < 20; ++round) {
+    // kAnyEpoch: not even the first Accepted was heard.
+    const int64_t known = round % 5 == 4 ? kAnyEpoch : epochs[round % 4 / 2];
+    SCOPED_TRACE(testing::Message() << round << " by " << known);
+    const auto again = sessions_->Claim(kAnn, id, "r1", known);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(*again->snapshot->state, "one");
+    if (round % 3 == 0) {
+      ASSERT_TRUE(sessions_->Commit(*again, Text("one, two", 20)).ok());
+    } else {
+      sessions_->Release(*again);
+      sessions_->Release(*sessions_->Claim(kAnn, id, "r3", std::nullopt));
+    }
+    epochs[round % 2] = again->epoch;
+    EXPECT_EQ(Read(id), "one, two");
+  }
+  for (const int64_t epoch : epochs) {
+    EXPECT_EQ(sessions_->Claim(kAnn, id, "r2", epoch).status().code(), kFailed);
+  }
+}
+
+TEST_F(SessionClaimsTest, TakesOverWhatItHeldWithoutKnowingItsEpoch) {
+  const std::string id = Create(kAnn, "one");
+  const auto new_one = sessions_->Claim(kAnn, id, "r1", kAnyEpoch);
+  ASSERT_TRUE(new_one.ok()) << new_one.status();
+  EXPECT_EQ(sessions_->Claim(kAnn, id, "r2", kAnyEpoch).status().code(),
+            kAborted);
+  const auto taken = sessions_->Claim(kAnn, id, "r1", kAnyEpoch);
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_EQ(sessions_->Commit(*new_one, Text("lost")).status().code(),
+            kAborted);
+  ASSERT_TRUE(sessions_->Commit(*taken, Text("one, two", 20)).ok());
+  EXPECT_EQ(*sessions_->Claim(kAnn, id, "r1", new_one->epoch)->snapshot->state,
+            "one");
+}
+
 TEST_F(SessionClaimsTest, GivesItAgainToNoOtherRequest) {
   const auto [id, claim] = Write();
   const absl::Status status =
       sessions_->Claim(kAnn, id, "r2", claim.epoch).status();
   EXPECT_EQ(status.code(), kFailed);
   EXPECT_THAT(MessageOf(status), HasSubstr("by request \"r1\""));
+  EXPECT_EQ(*sessions_->Claim(kAnn, id, "r2", kAnyEpoch)->snapshot->state,
+            "one, two");
 }
 
 TEST_F(SessionClaimsTest, GivesNothingAgainThatWasWrittenOverSince) {
@@ -290,6 +338,37 @@ TEST_F(SessionClaimsTest, GivesNothingAgainThatWasWrittenOverSince) {
             kFailed);
   EXPECT_EQ(*sessions_->Claim(kAnn, id, "r1", third->epoch)->snapshot->state,
             "one, two, three");
+}
+
+// What stands there is what was before another answer: whoever went on from it
+// would lose the turns between.
+TEST_F(SessionClaimsTest, GoesOnFromNoTextThatIsOlderThanItsOwn) {
+  const auto [id, claim] = Write();
+  const auto again = sessions_->Claim(kAnn, id, "r1", claim.epoch);
+  ASSERT_TRUE(sessions_->Commit(*again, Text("one, two", 20)).ok());
+  const auto next = sessions_->Claim(kAnn, id, "r2", std::nullopt);
+  int writes = 0;
+  store_.BeforeWrites([&] {
+    return ++writes == 1 ? absl::UnavailableError("once") : absl::OkStatus();
+  });
+  ASSERT_TRUE(sessions_->Commit(*next, Text("one, two, three", 30)).ok());
+  EXPECT_EQ(writes, 2);
+  EXPECT_EQ(sessions_->Claim(kAnn, id, "r2", next->epoch).status().code(),
+            kFailed);
+  EXPECT_EQ(Read(id), "one, two, three");
+}
+
+TEST_F(SessionClaimsTest, WritesOverWhatIsDamaged) {
+  const std::string id = Create(kAnn, "one");
+  const auto claim = sessions_->Claim(kAnn, id, "r1", std::nullopt);
+  const std::string name = NameOf(kAnn, id);
+  const auto head = store_.GetHead(name);
+  ASSERT_TRUE(
+      store_
+          .Put(name, {head->head, Junk()}, std::nullopt, absl::InfiniteFuture())
+          .ok());
+  EXPECT_TRUE(sessions_->Commit(*claim, Text("two")).ok());
+  EXPECT_EQ(Read(*Server("two"), kAnn, id), "two");
 }
 
 TEST_F(SessionClaimsTest, GivesItAgainAfterOneThatGaveTheSessionUp) {
@@ -311,6 +390,21 @@ TEST_F(SessionClaimsTest, KeepsTheEarlierTextForAWhile) {
   EXPECT_EQ(status.code(), kFailed);
   EXPECT_THAT(MessageOf(status),
               AllOf(HasSubstr(other), HasSubstr("it has the whole text")));
+}
+
+// Also those that expired and were not swept yet.
+TEST_F(SessionClaimsTest, EarlierTextsThatHaveExpiredMakeRoomToo) {
+  TroubledStore small(3000);
+  Sessions::Options options;
+  options.keep_earlier = absl::Milliseconds(1);
+  Sessions sessions(options, &small, &codec_);
+  const auto text = [](char c) { return Text(std::string(1000, c)); };
+  const auto info = sessions.Create(kAnn, "r", text('a'), std::nullopt);
+  ASSERT_TRUE(info.ok()) << info.status();
+  const auto claim = sessions.Claim(kAnn, info->id, "r1", std::nullopt);
+  ASSERT_TRUE(sessions.Commit(*claim, text('b')).ok());
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_TRUE(sessions.Create(kAnn, "r", text('c'), std::nullopt).ok());
 }
 
 TEST_F(SessionClaimsTest, DeletesTheEarlierTextWithTheSession) {
