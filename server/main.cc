@@ -49,8 +49,8 @@ int RunServer(int argc, char** argv) {
   }
   const auto config = ServerConfigFromFlags();
   if (!config.ok()) return Fail(config.status(), kWrongUsage);
+  HoldStopSignals();  // before the first line of the log, whose thread has them
   WarnOfUnknownVariables();
-  HoldStopSignals();
   auto device = MakeDevice(*config);
   if (!device.ok()) return Fail(device.status(), kFailed);
   return ServeUntilStopped(*config, *std::move(device));

@@ -85,7 +85,7 @@ absl::Status PlanSlots(const ServerConfig& config, int64_t left, int64_t spare,
       !config.session_store.empty() || plan.prefix_cache > 0;
   const int64_t beside = keeps_states ? layout.boundary_bytes : 0;
   const int64_t wiped =
-      keeps_states ? StateWiper::kMaxWaiting * layout.slot_bytes : 0;
+      keeps_states ? StateWiper::kMaxStates * layout.slot_bytes : 0;
   left -= wiped;
   // Of the host's memory.
   const int64_t slot = (card.has_value() ? 0 : layout.slot_bytes) + beside;
@@ -129,7 +129,7 @@ absl::StatusOr<MemoryPlan> PlanMemory(const ServerConfig& config,
   if (layout.slot_bytes > usable) {  // or a save of it
     return absl::ResourceExhaustedError(
         absl::StrCat("one slot takes ", layout.slot_bytes, " bytes, and ",
-                     usable, " are left after the weights"));
+                     usable, " of the host's memory are left"));
   }
   MemoryPlan plan;
   if (!config.session_store.empty()) {

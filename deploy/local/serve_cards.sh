@@ -6,7 +6,8 @@
 #
 # Server n sees card n alone (CUDA_VISIBLE_DEVICES), listens on 127.0.0.1:8500 + n
 # and has its metrics on 9400 + n. What it has of the host is its share: threads,
-# and half of the memory that is free for sessions and the prefix cache.
+# and half of the memory that is free for sessions and the prefix cache. What goes
+# with slots, above all with sessions, comes on top: --slots bounds it.
 # FLAGs go to every server and win over these; what the environment has
 # (FLASH_MODEL, else the demo model) does not.
 # --dry-run prints the memory and the commands, and starts nothing.
@@ -27,7 +28,7 @@ for argument in "$@"; do
   case "$argument" in
     --dry-run) dry_run=yes ;;
     --first_port=*) first_port=${argument#*=} ;;
-    -h|--help) sed -n '2,21s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -h|--help) sed -n '2,22s/^# \{0,1\}//p' "$0"; exit 0 ;;
     --*=*) flags+=("$argument") ;;
     *) echo "usage: $0 [--dry-run] [--first_port=N] [--FLAG=VALUE ...]" >&2; exit 2 ;;
   esac
@@ -110,11 +111,14 @@ for index in "${indices[@]}"; do
   children+=($!)
 done
 failed=0
-for n in "${!children[@]}"; do
-  wait "${children[$n]}" || {
-    failed=1
+for _ in "${indices[@]}"; do
+  ended=
+  wait -n -p ended "${children[@]}" || failed=1
+  for n in "${!children[@]}"; do
+    [ "${children[$n]}" = "$ended" ] || continue
     echo "the server of card ${indices[$n]} has ended" >&2
-  }
+    unset "children[$n]"
+  done
 done
 children=()
 exit "$failed"

@@ -42,7 +42,7 @@ TEST(MemoryPlanTest, HasABudgetForEverythingThatHoldsStates) {
   EXPECT_GT(plan->num_slots, 10);
   EXPECT_EQ(plan->slots, plan->num_slots * kLayout.slot_bytes);
   EXPECT_EQ(plan->beside_slots,
-            plan->num_slots * kLayout.boundary_bytes + 4 * kLayout.slot_bytes);
+            plan->num_slots * kLayout.boundary_bytes + 5 * kLayout.slot_bytes);
   // Each slot can have a request that goes on from a session and leaves one.
   EXPECT_EQ(plan->session_requests, plan->num_slots * 2 * most);
 }
