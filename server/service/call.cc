@@ -185,13 +185,17 @@ void Call::SaveAndTell(Finished finished) {
   if (saved.ok()) {
     Tell(std::move(finished), *saved);
   } else {
-    // The other outputs are of no use. (One that is alone is all told.)
+    {
+      MutexLock lock(&saves_mutex_);
+      if (save_status_.ok()) save_status_ = saved.status();
+    }
+    // The other outputs are of no use, and theirs is not the first error. (One
+    // that is alone is all told.)
     if (facts_.num_outputs > 1) Cancel();
   }
   std::optional<Outcome> outcome;
   {
     MutexLock lock(&saves_mutex_);
-    if (save_status_.ok()) save_status_ = saved.status();
     if (--num_saves_ == 0) outcome = std::move(outcome_);
   }
   if (outcome.has_value()) Conclude(*std::move(outcome));
