@@ -58,6 +58,7 @@ if [ -n "$sanitizer" ]; then
     left_out+='|DemoModelTest|ContinuationTest|ServiceTest|TokenStreamTest'
     left_out+='|GrpcServerTest|OwnersTest|ServedSessionsTest|EveryTypeTest'
     left_out+='|ResumptionTest|ClientSessionTest|UnreadSessionsTest'
+    left_out+='|SessionTransfersTest'
     left_out+='|DeviceFlagTest|DeviceFailureTest|ServerOnACardTest'
   fi
   ctest_arguments+=(-LE python -E "$left_out")
