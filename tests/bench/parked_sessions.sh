@@ -4,8 +4,8 @@
 # equals the same text in one go. With the store in memory, where a session is live
 # again in the time of a copy, its first token may come 2 ms later than that of a
 # prompt of one id. With the directory the server's memory stays under 1 GiB.
-# Exits 1 on a miss. Takes 5 GB of memory and 43 GB of disk for that many: what sessions were before
-# their last answer stands there too, as far as there is room.
+# Exits 1 on a miss. Takes 5 GB of memory and 43 GB of disk for that many: what
+# sessions were before their last answer stands there too, where there is room.
 #
 #   tests/bench/parked_sessions.sh [BUILD_FOLDER] [SESSIONS] [SESSIONS_IN_DIRECTORY]
 set -euo pipefail
