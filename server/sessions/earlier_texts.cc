@@ -86,6 +86,17 @@ bool EarlierTexts::DropExpired() {
   return true;
 }
 
+absl::Status EarlierTexts::WithRoom(
+    int64_t bytes, const std::function<absl::Status()>& write) {
+  absl::Status status = write();
+  // Others may take the room that is made.
+  for (int tries = 0; tries < kMaxSessionTries; ++tries) {
+    if (!absl::IsResourceExhausted(status) || !MakeRoom(bytes)) break;
+    status = write();
+  }
+  return status;
+}
+
 bool EarlierTexts::MakeRoom(int64_t bytes) {
   int64_t freed = 0;
   bool any = DropExpired();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -49,9 +50,10 @@ class EarlierTexts {
   // The session is deleted.
   void Forget(const std::string& owner, const std::string& id);
 
-  // Deletes some that this server has kept, of about `bytes` together; false if
-  // there was none.
-  bool MakeRoom(int64_t bytes);
+  // Calls `write`, which takes about `bytes` of the store, and while that is
+  // full makes room for it and calls it again.
+  absl::Status WithRoom(int64_t bytes,
+                        const std::function<absl::Status()>& write);
 
  private:
   struct Kept {
@@ -62,6 +64,9 @@ class EarlierTexts {
   };
 
   void Remember(Kept kept);
+  // Deletes some that this server has kept, of about `bytes` together; false if
+  // there was none.
+  bool MakeRoom(int64_t bytes);
   // Lets the store delete what has expired, if there is any of this server's.
   bool DropExpired();
 

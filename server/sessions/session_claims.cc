@@ -169,11 +169,9 @@ absl::StatusOr<SessionTable::Stored> SessionClaims::Commit(
     head.last_request = claim.request_id;
     head.lease.reset();
     head.Use(table_.now());
-    absl::Status status = table_.Write(claim.owner, claim.id, body, *stored);
-    if (absl::IsResourceExhausted(status) &&
-        earlier_.MakeRoom(static_cast<int64_t>(body->size()))) {
-      status = table_.Write(claim.owner, claim.id, body, *stored);
-    }
+    const absl::Status status = earlier_.WithRoom(
+        static_cast<int64_t>(body->size()),
+        [&] { return table_.Write(claim.owner, claim.id, body, *stored); });
     if (absl::IsAborted(status)) continue;
     if (!status.ok()) return status;
     table_.cache().Put(head.snapshot, std::move(snapshot));

@@ -194,11 +194,9 @@ absl::StatusOr<SessionInfo> Sessions::Add(
   const std::string id = SessionTable::NewId();
   head.owner = owner;
   SessionTable::Stored stored = {.head = std::move(head)};
-  absl::Status status = table_.Write(owner, id, body, stored);
-  if (absl::IsResourceExhausted(status) &&
-      earlier_.MakeRoom(static_cast<int64_t>(body->size()))) {
-    status = table_.Write(owner, id, body, stored);
-  }
+  const absl::Status status =
+      earlier_.WithRoom(static_cast<int64_t>(body->size()),
+                        [&] { return table_.Write(owner, id, body, stored); });
   if (!status.ok()) {
     counts_.Remove(owner, 1);
     return status;

@@ -441,6 +441,32 @@ TEST_F(SessionClaimsTest, EarlierTextsMakeRoomForSessions) {
             kFull);
 }
 
+// Who has made room may find it taken.
+TEST_F(SessionClaimsTest, ManyWriteWhereEarlierTextsFillTheStore) {
+  constexpr int kThreads = 8;
+  TroubledStore small(kThreads * 1200 + 2400);
+  Sessions sessions({}, &small, &codec_);
+  std::vector<std::string> ids;
+  for (int i = 0; i < kThreads; ++i) {
+    ids.push_back(
+        sessions.Create(kAnn, "r", Text(std::string(1000, 'a')), std::nullopt)
+            ->id);
+  }
+  std::vector<std::thread> threads;
+  for (const std::string& id : ids) {
+    threads.emplace_back([&sessions, &id] {
+      for (int turn = 0; turn < 50; ++turn) {
+        const auto claim = sessions.Claim(kAnn, id, "r1", std::nullopt);
+        ASSERT_TRUE(claim.ok()) << claim.status();
+        const auto written =
+            sessions.Commit(*claim, Text(std::string(1000, 'b')));
+        ASSERT_TRUE(written.ok()) << written.status();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // The commit itself matters, not what it leaves beside it.
 TEST_F(SessionClaimsTest, WritesASessionWhoseEarlierTextFindsNoRoom) {
   TroubledStore small(2600);
